@@ -1,0 +1,152 @@
+//! All facts about a host.
+
+use std::path::Path;
+
+use crate::cgroup::{CpuQuota, cpu_quota};
+use crate::cpu::Cpu;
+use crate::fields::{field, kilobytes};
+use crate::hugepages::{HugepagePool, default_size, host_pools};
+use crate::id_set::IdSet;
+use crate::kernel::Kernel;
+use crate::mountinfo;
+use crate::mounts::{HugetlbfsMount, hugetlbfs};
+use crate::node::{Node, read_ids, read_nodes};
+use crate::page_size::PageSize;
+use crate::root::{Problem, Root};
+use crate::thp::Thp;
+
+/// What is known about a host, and about the limits set on this process there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The kind of CPU.
+    pub cpu: Cpu,
+    /// Whether the host says which CPUs it has, and on which nodes. If not, `nodes` is one node
+    /// with the CPUs this process may use, and pinning threads would be guesswork.
+    pub topology_known: bool,
+    /// The online NUMA nodes, by id; one node 0 on a kernel without NUMA. Never empty.
+    pub nodes: Vec<Node>,
+    /// The hugepage pools of the whole host, by page size.
+    pub pools: Vec<HugepagePool>,
+    /// The size of hugepages where none is named, `Hugepagesize` of `/proc/meminfo`.
+    pub default_hugepage_size: Option<PageSize>,
+    /// When ordinary memory gets transparent hugepages.
+    pub thp: Thp,
+    /// Ordinary memory that can be had without swapping, in bytes: `MemAvailable` of
+    /// `/proc/meminfo`. Hugepages in pools are not part of it.
+    pub mem_available: Option<u64>,
+    /// The hugetlbfs mounts, in the order of `/proc/self/mountinfo`.
+    pub mounts: Vec<HugetlbfsMount>,
+    /// The CPUs this thread may run on, `Cpus_allowed_list` of its `status` file in `/proc`; all
+    /// CPUs of `nodes` where that is absent. Offline CPUs may be among them.
+    pub allowed_cpus: IdSet,
+    /// The nodes this thread may have memory from, `Mems_allowed_list`; all of `nodes` where that is
+    /// absent, as on a kernel without cpusets.
+    pub allowed_nodes: IdSet,
+    /// The tightest limit on CPU time.
+    pub cpu_quota: Option<CpuQuota>,
+    /// Files that exist but could not be understood.
+    pub problems: Vec<Problem>,
+}
+
+impl Host {
+    /// The facts of the running machine.
+    #[must_use]
+    pub fn probe() -> Self {
+        Self::read(Path::new("/"))
+    }
+
+    /// The facts of the machine whose `/proc` and `/sys` are in `root`.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let root = &mut Root::new(root);
+        let own = root.own_directory();
+        let meminfo = root.text("proc/meminfo").unwrap_or_default();
+        let status = root.text(format!("{own}/status")).unwrap_or_default();
+        let cgroups = root.text(format!("{own}/cgroup")).unwrap_or_default();
+        let mountinfo_path = format!("{own}/mountinfo");
+        let mountinfo = root.text(&mountinfo_path).unwrap_or_default();
+        let (all_mounts, broken) = mountinfo::parse(&mountinfo);
+        if broken > 0 {
+            root.problem(
+                &mountinfo_path,
+                &format!("Has {broken} lines that were not understood"),
+            );
+        }
+
+        let pools = host_pools(root, &meminfo);
+        let default_hugepage_size = default_size(root, &meminfo);
+        let status_path = format!("{own}/status");
+        let mut allowed = |name| {
+            field(&status, name)
+                .and_then(|list| root.understand(&status_path, list, |list| list.parse().ok()))
+        };
+        let (allowed_cpus, allowed_nodes) =
+            (allowed("Cpus_allowed_list"), allowed("Mems_allowed_list"));
+        let (nodes, topology_known) = topology(root, &meminfo, &pools, allowed_cpus.as_ref());
+        Self {
+            kernel: Kernel::read(root),
+            cpu: Cpu::read(root),
+            topology_known,
+            allowed_cpus: allowed_cpus
+                .unwrap_or_else(|| nodes.iter().flat_map(|node| &node.cpus).collect()),
+            allowed_nodes: allowed_nodes
+                .unwrap_or_else(|| nodes.iter().map(|node| node.id).collect()),
+            nodes,
+            pools,
+            default_hugepage_size,
+            thp: Thp::read(root),
+            mem_available: memory(root, &meminfo, "MemAvailable"),
+            mounts: hugetlbfs(root, &mountinfo_path, &all_mounts, default_hugepage_size),
+            cpu_quota: cpu_quota(root, &cgroups, &all_mounts),
+            problems: std::mem::take(&mut root.problems),
+        }
+    }
+
+    /// The node with this id.
+    #[must_use]
+    pub fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// The pool of this page size.
+    #[must_use]
+    pub fn pool(&self, page_size: PageSize) -> Option<&HugepagePool> {
+        self.pools.iter().find(|pool| pool.page_size == page_size)
+    }
+}
+
+/// The nodes, and whether the kernel told them. A kernel without NUMA is one node of all CPUs, and
+/// without `/sys` nothing better is known than the CPUs this process may use.
+fn topology(
+    root: &mut Root,
+    meminfo: &str,
+    pools: &[HugepagePool],
+    allowed_cpus: Option<&IdSet>,
+) -> (Vec<Node>, bool) {
+    if let Some(nodes) = read_nodes(root) {
+        return (nodes, true);
+    }
+    // A node directory that is there but was not understood is not a kernel without NUMA.
+    let online_cpus = match root.is_dir("sys/devices/system/node") {
+        true => None,
+        false => read_ids(root, "sys/devices/system/cpu/online"),
+    };
+    let topology_known = online_cpus.is_some();
+    let node = Node {
+        id: 0,
+        cpus: online_cpus
+            .or_else(|| allowed_cpus.cloned())
+            .unwrap_or_default(),
+        distances: vec![(0, 10)],
+        mem_total: memory(root, meminfo, "MemTotal"),
+        mem_free: memory(root, meminfo, "MemFree"),
+        pools: pools.iter().map(Into::into).collect(),
+    };
+    (vec![node], topology_known)
+}
+
+fn memory(root: &mut Root, meminfo: &str, name: &str) -> Option<u64> {
+    field(meminfo, name).and_then(|value| root.understand("proc/meminfo", value, kilobytes))
+}

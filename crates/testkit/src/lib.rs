@@ -1,0 +1,27 @@
+//! Guards for the tests of every prezero crate.
+//!
+//! Unlike the libraries it serves, this crate may panic and reads the environment: a guard's job is to stop a test
+//! loudly. Page sizes are plain byte counts, because it depends on no other prezero crate.
+//!
+//! ```no_run
+//! # use prezero_testkit::Hugepages;
+//! // Eight free 2 MiB pages, and nobody else counting pages meanwhile.
+//! let Some(pages) = Hugepages::take(2 << 20, 8) else { return };
+//! // ... the code under test ...
+//! pages.assert_clean();
+//! ```
+
+mod hugepages;
+mod lock;
+mod pool;
+mod process;
+mod require;
+mod sys;
+
+pub use hugepages::Hugepages;
+pub use lock::MachineLock;
+pub use pool::{Change, Counters, Pool};
+pub use process::{
+    maps_containing, maps_containing_of, open_fds, open_fds_of, thread_names, thread_names_of,
+};
+pub use require::{require_kvm, skip};

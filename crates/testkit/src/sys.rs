@@ -1,0 +1,39 @@
+//! System calls that the standard library does not wrap at this crate's minimum Rust version.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// `flock(LOCK_EX | LOCK_NB)`, see flock(2): false when another open file description holds the lock.
+pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<bool> {
+    // SAFETY: flock takes no pointer, and the descriptor is open for as long as `file` is borrowed.
+    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if result == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// An anonymous file that holds `pages` allocated hugepages of the default size of 2 MiB until it is closed.
+#[cfg(test)]
+pub(crate) fn memfd_of_2m_pages(pages: u64) -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+
+    let flags = libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"prezero-testkit".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: memfd_create has just returned this descriptor and nothing else owns it.
+    let file = unsafe { File::from_raw_fd(fd) };
+    let len = i64::try_from(pages << 21).expect("a test wants a few pages");
+    // SAFETY: fallocate takes no pointer, and the descriptor is open.
+    if unsafe { libc::fallocate(fd, 0, 0, len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
