@@ -1,0 +1,69 @@
+//! How a caller watches and stops work on memory.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// A flag that stops work. Clones share it; setting it is safe in a signal handler.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A flag that is not set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the work within one chunk, at most 32 MiB or one page.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Cancel::cancel`] was called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for signal handling crates that set an `AtomicBool`.
+    #[must_use]
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// How far the work on one node's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeProgress {
+    /// The node.
+    pub node: u32,
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes to do in all.
+    pub total: u64,
+}
+
+/// Told how far each node is.
+pub type Progress<'a> = &'a dyn Fn(&[NodeProgress]);
+
+/// How the caller watches and stops a call. The default does neither.
+#[derive(Clone, Copy, Default)]
+pub struct Control<'a> {
+    /// Stops the work when set.
+    pub cancel: Option<&'a Cancel>,
+    /// Stops the work when past.
+    pub deadline: Option<Instant>,
+    /// Called on the calling thread about every 50 ms and once at the end.
+    pub progress: Option<Progress<'a>>,
+}
+
+impl fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("cancel", &self.cancel)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! The RAM of a virtual machine on hugepages: planned, populated in parallel, zero by construction.
+//!
+//! ```text
+//! MemorySpec ─┐
+//!             ├─ plan ─▶ Plan ─ reserve ─▶ GuestRam<Reserved> ─ populate ─▶ GuestRam<Populated>
+//! Host ───────┘                                                                │ check_placement
+//!                        GuestRam<Registered> ◀─ register ─ GuestRam<Zeroed> ◀─┘
+//! ```
+//!
+//! * [`plan`] is a pure function; everything that can be refused is refused there, with numbers.
+//! * [`GuestRam::reserve`] maps each KVM slot as one host address range. The kernel promises the
+//!   hugepages, nothing is faulted in.
+//! * [`GuestRam::populate`] has the kernel clear every page, on all CPUs of the node it belongs to.
+//! * Only [`GuestRam<Zeroed>`](Zeroed) can be registered with KVM.
+//!
+//! ```
+//! use prezero_host::Host;
+//! use prezero_memory::{Control, GuestRam, Prealloc, Request, Workers, plan};
+//!
+//! let request = Request {
+//!     zones: vec!["size=64M".parse()?],
+//!     prealloc: Prealloc::Eager,
+//!     ..Request::default()
+//! };
+//! let plan = plan(&Host::probe(), &request)?;
+//! let workers = Workers::start(plan.workers())?;
+//! let ram = GuestRam::reserve(&plan)?;
+//! let (ram, report) = ram.populate(&workers, &Control::default()).map_err(|failed| failed.error)?;
+//! drop(workers);
+//! let (ram, placement) = ram.check_placement().map_err(|failed| failed.error)?;
+//! assert_eq!((report.bytes, placement.misplaced_pages), (64 << 20, 0));
+//! for slot in ram.slots() {
+//!     println!("guest {:#x}, {} bytes at host {:#x}", slot.gpa, slot.len, slot.hva);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The crate installs no signal handler, reads no environment variable, has no global state, and
+//! leaves the caller's CPU mask and memory policy as they are.
+
+#[cfg(feature = "vm-memory")]
+mod adapter;
+mod class;
+#[cfg(doctest)]
+mod compile_fail;
+mod control;
+mod error;
+mod layout;
+mod mapping;
+mod placement;
+mod plan;
+mod populate;
+mod ram;
+mod register;
+mod size;
+mod spec;
+mod sys;
+mod workers;
+
+pub use prezero_host::{Host, IdSet, PageSize};
+
+#[cfg(feature = "vm-memory")]
+pub use crate::adapter::{GuestMemory, Owned};
+pub use crate::class::Class;
+pub use crate::control::{Cancel, Control, NodeProgress, Progress};
+pub use crate::error::{Failed, RegisterError, ReserveError};
+pub use crate::layout::LayoutError;
+pub use crate::mapping::MapStep;
+pub use crate::placement::{Misplaced, Placement};
+pub use crate::plan::{
+    Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, Shortage, SlotPlan,
+    WorkerPlan, plan,
+};
+pub use crate::populate::{
+    PopulateError, PopulateReport, StoppedBy, Target, WorkerReport, populate,
+};
+pub use crate::ram::{
+    Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State, Zeroed,
+};
+pub use crate::register::{SlotRange, SlotRegistrar};
+pub use crate::size::{ByteSize, PageBytes, SizeError, parse_size};
+pub use crate::spec::{Hugepages, MemorySpec, SPEC_KEYS, SpecError};
+pub use crate::workers::{Spawner, StartError, ThreadBody, Workers};

@@ -1,0 +1,250 @@
+//! The owner of one slot's host memory.
+//!
+//! ```text
+//!  1. address space, PROT_NONE, one alignment larger than needed
+//!     ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┤
+//!  2. cut down to a range congruent with the guest address modulo the page size
+//!              ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┤
+//!  3. extents mapped over it, side by side (MAP_FIXED), each kept from forks and core dumps
+//!              ├── memfd ──┼── memfd ──┼── … ───┤
+//! ```
+//!
+//! Hugepages are mapped shared and with the kernel's reservation, so a pool that is too small is
+//! `ENOMEM` here and not a SIGBUS in the guest. Nothing is faulted in.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use prezero_host::PageSize;
+
+use crate::plan::{Backing, Extent, SlotPlan};
+use crate::size::ByteSize;
+use crate::sys::{self, Advice, Source};
+
+/// One step of mapping a slot, for error messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MapStep {
+    /// Finding address space.
+    Addresses,
+    /// Making the memfd.
+    Memfd,
+    /// Mapping the memory, which reserves hugepages.
+    Map,
+    /// Binding the memory to its node.
+    Bind,
+    /// Keeping the memory from forks and core dumps.
+    Advise,
+}
+
+impl fmt::Display for MapStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Addresses => "Finding address space",
+            Self::Memfd => "Making a memfd",
+            Self::Map => "Mapping memory",
+            Self::Bind => "Binding memory to its node",
+            Self::Advise => "Keeping memory from forks and core dumps",
+        })
+    }
+}
+
+/// An error with the step and extent it happened at.
+#[derive(Debug)]
+pub(crate) struct MapFailure {
+    pub(crate) step: MapStep,
+    pub(crate) extent: Option<Extent>,
+    pub(crate) source: io::Error,
+}
+
+/// A mapped extent: what was planned, and the file it shows, if any.
+#[derive(Debug)]
+pub(crate) struct MappedExtent {
+    pub(crate) plan: Extent,
+    /// Offset from the start of the slot, in bytes.
+    pub(crate) offset: u64,
+    file: Option<OwnedFd>,
+}
+
+impl MappedExtent {
+    /// The file behind the extent, which starts at offset 0 of it.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+}
+
+/// Owns the address range of one slot and everything mapped into it, and unmaps it on drop.
+///
+/// Nothing in this crate makes a reference into the range: guests and devices change it at any
+/// time, which no `&` or `&mut` allows.
+#[derive(Debug)]
+pub(crate) struct SlotMapping {
+    addr: u64,
+    len: u64,
+    extents: Vec<MappedExtent>,
+    /// Set when the addresses outlive the memory.
+    sealed: OnceLock<()>,
+}
+
+impl SlotMapping {
+    pub(crate) fn new(slot: &SlotPlan) -> Result<Self, MapFailure> {
+        let addr = reserve_congruent(slot).map_err(|source| MapFailure {
+            step: MapStep::Addresses,
+            extent: None,
+            source,
+        })?;
+        // From here on drop unmaps the range, whatever has been mapped into it by then.
+        let mut mapping = Self {
+            addr,
+            len: slot.len(),
+            extents: Vec::with_capacity(slot.extents().len()),
+            sealed: OnceLock::new(),
+        };
+        for extent in slot.extents() {
+            let mapped = mapping.map_extent(extent, extent.gpa() - slot.gpa());
+            let file = mapped.map_err(|(step, source)| MapFailure {
+                step,
+                extent: Some(extent.clone()),
+                source,
+            })?;
+            mapping.extents.push(MappedExtent {
+                plan: extent.clone(),
+                offset: extent.gpa() - slot.gpa(),
+                file,
+            });
+        }
+        Ok(mapping)
+    }
+
+    fn map_extent(
+        &self,
+        extent: &Extent,
+        offset: u64,
+    ) -> Result<Option<OwnedFd>, (MapStep, io::Error)> {
+        let (addr, len) = (self.addr + offset, extent.len().bytes());
+        let at = |step| move |source| (step, source);
+        let file = match extent.backing() {
+            Backing::Memfd => {
+                let name = c"prezero-ram";
+                let file = sys::hugetlb_memfd(name, extent.page_size(), len);
+                Some(file.map_err(at(MapStep::Memfd))?)
+            }
+            Backing::Thp | Backing::Base => None,
+        };
+        let source = match &file {
+            Some(file) => Source::Shared(file.as_fd(), 0),
+            None => Source::Anonymous,
+        };
+        // SAFETY: the range lies inside this slot's own reservation and is not used yet.
+        let map = || unsafe { sys::map_fixed(addr, len, source) };
+        match extent.bound() {
+            true => {
+                sys::bound_to(extent.node(), map).map_err(|source| {
+                    let refused = matches!(
+                        source.raw_os_error(),
+                        Some(libc::EPERM | libc::EINVAL | libc::ENOSYS)
+                    );
+                    (if refused { MapStep::Bind } else { MapStep::Map }, source)
+                })?;
+                sys::bind(addr, len, extent.node()).map_err(at(MapStep::Bind))?;
+            }
+            false => map().map_err(at(MapStep::Map))?,
+        }
+        for advice in [Advice::DontFork, Advice::DontDump] {
+            sys::advise(addr, len, advice).map_err(at(MapStep::Advise))?;
+        }
+        if extent.backing() == Backing::Thp {
+            // Only a wish: a kernel that refuses it still gives base pages.
+            let _ = sys::advise(addr, len, Advice::Hugepage);
+        }
+        Ok(file)
+    }
+
+    /// Host address of the slot's first byte.
+    pub(crate) fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn extents(&self) -> &[MappedExtent] {
+        &self.extents
+    }
+
+    /// Gives the pages back but keeps the addresses, also after drop, for a range that KVM may still
+    /// refer to: nothing else can be mapped there, so nothing else can become visible to the guest.
+    ///
+    /// The pages of a file are back when its last descriptor is closed, here on drop.
+    pub(crate) fn seal(&self) {
+        let _ = self.sealed.set(());
+        // SAFETY: the range is this slot's; users of raw addresses keep `self` alive and find
+        // inaccessible memory instead of somebody else's.
+        let _ = unsafe { sys::map_fixed(self.addr, self.len, Source::Inaccessible) };
+    }
+}
+
+impl Drop for SlotMapping {
+    fn drop(&mut self) {
+        if self.sealed.get().is_some() {
+            return;
+        }
+        // SAFETY: the range is this slot's and everything that uses it keeps the owner alive. Its
+        // ends are page boundaries of every extent by construction, so the kernel takes it.
+        let unmapped = unsafe { sys::unmap(self.addr, self.len) };
+        debug_assert!(
+            unmapped.is_ok(),
+            "munmap of {}: {unmapped:?}",
+            ByteSize(self.len)
+        );
+    }
+}
+
+/// Reserves `slot.len()` bytes at a host address congruent with the guest address modulo the
+/// slot's page size; KVM maps whole hugepages into the guest only then.
+fn reserve_congruent(slot: &SlotPlan) -> io::Result<u64> {
+    let align = slot.align();
+    let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
+    let padded = slot
+        .len()
+        .checked_add(align.bytes())
+        .ok_or_else(too_large)?;
+    let raw = sys::reserve_addresses(padded)?;
+    let addr = congruent(raw, slot.gpa(), align);
+    let (head, tail) = (addr - raw, raw + padded - (addr + slot.len()));
+    for (start, len) in [(raw, head), (addr + slot.len(), tail)] {
+        if len > 0 {
+            // SAFETY: both ends were reserved just above and nobody knows them.
+            unsafe { sys::unmap(start, len)? };
+        }
+    }
+    Ok(addr)
+}
+
+/// The lowest address at or above `raw` that is congruent with `gpa` modulo `align`.
+fn congruent(raw: u64, gpa: u64, align: PageSize) -> u64 {
+    let mask = align.bytes() - 1;
+    raw + (gpa.wrapping_sub(raw) & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn host_and_guest_addresses_are_congruent(
+            raw in 0..1_u64 << 46, gpa in 0..1_u64 << 46, huge: bool
+        ) {
+            let align = if huge { PageSize::HUGE_1G } else { PageSize::HUGE_2M };
+            let (raw, gpa) = (raw & !0xfff, gpa & !0xfff);
+            let addr = congruent(raw, gpa, align);
+            proptest::prop_assert!(addr >= raw && addr - raw < align.bytes());
+            proptest::prop_assert!(align.is_aligned(addr.abs_diff(gpa)));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The planning itself: zones to pages, pages to guest ranges, ranges to slots and extents.
+
+use prezero_host::{Host, PageSize};
+
+use super::pages::{PageChoice, Pools};
+use super::workers::{NodeWork, plan_workers};
+use super::{Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
+use crate::layout::AddressSpace;
+use crate::size::PageBytes;
+
+/// The first kernel with `MADV_POPULATE_WRITE` (madvise(2)).
+const POPULATE_SINCE: (u32, u32) = (5, 14);
+
+/// Plans `request` on `host`.
+///
+/// Pure: the same facts and request give the same plan, and no system call is made.
+///
+/// # Errors
+///
+/// Everything that the facts show to be impossible, with numbers and a fix ([`PlanError`]).
+pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
+    check_request(host, request)?;
+    let mut pools = Pools::new(host, request.prealloc);
+    let mut choices = Vec::with_capacity(request.zones.len());
+    // Impossible layouts are refused before shortages: more pages would not help.
+    let space = AddressSpace::x86_64(&host.cpu);
+    let least: Vec<(u64, PageSize)> = request
+        .zones
+        .iter()
+        .map(|zone| (PageSize::BASE.round_down(zone.bytes), PageSize::BASE))
+        .collect();
+    space.place(&least)?;
+    for zone in &request.zones {
+        choices.push(pools.choose(zone)?);
+    }
+    let wanted: Vec<(u64, PageSize)> = request
+        .zones
+        .iter()
+        .zip(&choices)
+        .map(|(zone, choice)| (zone.bytes, choice.page))
+        .collect();
+    let ranges = space.place(&wanted)?;
+
+    let mut slots = Vec::new();
+    for ((zone, choice), ranges) in request.zones.iter().zip(&choices).zip(ranges) {
+        let bound = zone.host_numa_node.is_some();
+        let mut supply = Supply::new(choice);
+        for (gpa, len) in ranges {
+            slots.push(SlotPlan {
+                slot: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+                gpa,
+                len,
+                align: match choice.backing {
+                    Backing::Memfd => choice.page,
+                    Backing::Thp | Backing::Base => PageSize::HUGE_2M,
+                },
+                extents: supply.fill(gpa, len, choice, bound),
+            });
+        }
+    }
+    let mut plan = Plan {
+        bytes: request.zones.iter().map(|zone| zone.bytes).sum(),
+        prealloc: request.prealloc,
+        slots,
+        workers: Vec::new(),
+        warnings: Vec::new(),
+    };
+    if plan.prealloc == Prealloc::Eager {
+        plan.workers = plan_workers(
+            host,
+            &node_work(&plan),
+            request.threads,
+            request.cpus.as_ref(),
+        );
+    }
+    plan.warnings = warnings(host, request, &plan, choices);
+    Ok(plan)
+}
+
+fn check_request(host: &Host, request: &Request) -> Result<(), PlanError> {
+    if request.zones.is_empty() || request.zones.iter().any(|zone| zone.bytes == 0) {
+        return Err(PlanError::Nothing);
+    }
+    if request.threads == Some(0) {
+        return Err(PlanError::NoThreads);
+    }
+    if let Some(cpus) = &request.cpus
+        && cpus.intersection(&host.allowed_cpus).is_empty()
+    {
+        return Err(PlanError::NoCpu {
+            asked: cpus.clone(),
+            allowed: host.allowed_cpus.clone(),
+        });
+    }
+    let too_old = host
+        .kernel
+        .version()
+        .is_some_and(|version| version < POPULATE_SINCE);
+    if request.prealloc == Prealloc::Eager && too_old {
+        return Err(PlanError::KernelTooOld {
+            release: host.kernel.release.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// The node shares of a zone, used up range by range.
+struct Supply {
+    left: Vec<(u32, u64)>,
+}
+
+impl Supply {
+    fn new(choice: &PageChoice) -> Self {
+        let bytes = |pages: u64| pages << choice.granule.shift();
+        let left = choice
+            .shares
+            .iter()
+            .rev()
+            .map(|(node, pages)| (*node, bytes(*pages)));
+        Self {
+            left: left.collect(),
+        }
+    }
+
+    fn fill(&mut self, gpa: u64, len: u64, choice: &PageChoice, bound: bool) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        let mut offset = 0;
+        while let Some((node, left)) = self.left.last_mut() {
+            if offset == len {
+                break;
+            }
+            let take = (*left).min(len - offset);
+            if let Some(len) = PageBytes::new(take, choice.page).filter(|_| take > 0) {
+                extents.push(Extent {
+                    gpa: gpa + offset,
+                    len,
+                    backing: choice.backing,
+                    node: *node,
+                    bound,
+                    origin: Origin::Fresh,
+                });
+            }
+            offset += take;
+            *left -= take;
+            if *left == 0 {
+                self.left.pop();
+            }
+        }
+        extents
+    }
+}
+
+fn node_work(plan: &Plan) -> Vec<NodeWork> {
+    let mut work: Vec<NodeWork> = Vec::new();
+    for extent in plan.extents() {
+        let bytes = extent.len().bytes();
+        // Ordinary memory is populated 2 MiB at a time at least.
+        let unit = extent.page_size().max(PageSize::HUGE_2M);
+        let pages = bytes.div_ceil(unit.bytes());
+        match work.iter_mut().find(|work| work.node == extent.node()) {
+            Some(work) => {
+                work.bytes += bytes;
+                work.pages += pages;
+            }
+            None => work.push(NodeWork {
+                node: extent.node(),
+                bytes,
+                pages,
+            }),
+        }
+    }
+    work.sort_by_key(|work| work.node);
+    work
+}
+
+fn warnings(
+    host: &Host,
+    request: &Request,
+    plan: &Plan,
+    choices: Vec<PageChoice>,
+) -> Vec<PlanWarning> {
+    let fallbacks = choices.into_iter().filter_map(|choice| choice.instead_of);
+    let mut warnings: Vec<PlanWarning> = fallbacks
+        .map(|error| PlanWarning::Ordinary {
+            shortage: Box::new(error),
+        })
+        .collect();
+    if let Some(asked) = request.threads.filter(|asked| *asked < plan.workers.len()) {
+        warnings.push(PlanWarning::ThreadsRaised {
+            asked,
+            planned: plan.workers.len(),
+        });
+    }
+    let mut remote: Vec<u32> = plan
+        .workers
+        .iter()
+        .filter(|worker| worker.remote())
+        .map(|worker| worker.node())
+        .collect();
+    remote.dedup();
+    warnings.extend(
+        remote
+            .into_iter()
+            .map(|node| PlanWarning::RemoteWorkers { node }),
+    );
+    if !host.topology_known && !plan.workers.is_empty() {
+        warnings.push(PlanWarning::Unpinned);
+    }
+    warnings
+}

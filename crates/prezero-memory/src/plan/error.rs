@@ -1,0 +1,215 @@
+//! Why a request cannot be planned on a host.
+
+use std::fmt;
+
+use prezero_host::{IdSet, PageSize};
+
+use crate::class::Class;
+use crate::layout::LayoutError;
+use crate::size::ByteSize;
+
+/// Too few free hugepages: how many, of which size, where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The page size of the pool.
+    pub page: PageSize,
+    /// The node whose pool is short, or `None` for the whole host.
+    pub node: Option<u32>,
+    /// Pages needed.
+    pub needed: u64,
+    /// Pages available: free and not promised to anybody.
+    pub available: u64,
+    /// Pages in the pool, free or not.
+    pub total: u64,
+    /// Another node that has enough.
+    pub elsewhere: Option<(u32, u64)>,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            Some(node) => write!(f, "Node {node}")?,
+            None => write!(f, "The host")?,
+        }
+        write!(
+            f,
+            " needs {} pages of {}, has {} free, short by {} ({})",
+            self.needed,
+            self.page,
+            self.available,
+            self.short(),
+            ByteSize(self.short().saturating_mul(self.page.bytes())),
+        )?;
+        match self.elsewhere {
+            Some((node, free)) => write!(f, "; node {node} has {free} free"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shortage {
+    /// Pages missing.
+    #[must_use]
+    pub fn short(&self) -> u64 {
+        self.needed.saturating_sub(self.available)
+    }
+
+    fn fix(&self) -> String {
+        let kib = self.page.bytes() / 1024;
+        let dir = match self.node {
+            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
+            None => "/sys/kernel/mm/hugepages".to_owned(),
+        };
+        let total = self.total.saturating_add(self.short());
+        let grow = format!("echo {total} | sudo tee {dir}/hugepages-{kib}kB/nr_hugepages");
+        match self.elsewhere {
+            Some((node, _)) => format!("host_numa_node={node}, or: {grow}"),
+            None => grow,
+        }
+    }
+}
+
+/// Why a request cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// No zone at all.
+    #[error("No guest memory was asked for")]
+    Nothing,
+    /// A size that no page size of the host divides, or not the one asked for.
+    #[error("The size of {what} is not a multiple of {page}")]
+    NotWholePages {
+        /// The zone.
+        what: String,
+        /// The page size.
+        page: PageSize,
+        /// The nearest smaller size, in bytes.
+        below: Option<u64>,
+        /// The nearest larger size, in bytes.
+        above: Option<u64>,
+    },
+    /// No place in the guest's address space.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A hugepage size that this host does not have.
+    #[error("This host has no hugepages of {page}; it has {}", if .offered.is_empty() { "none" } else { .offered.as_str() })]
+    PageSizeMissing {
+        /// The page size asked for.
+        page: PageSize,
+        /// The sizes there are.
+        offered: String,
+    },
+    /// A kernel without hugetlb pages.
+    #[error("This host's kernel offers no hugepages")]
+    NoHugepages,
+    /// Too few hugepages.
+    #[error("{0}")]
+    Short(Shortage),
+    /// Too little ordinary memory to populate.
+    #[error("Populating {} of ordinary memory, but only {} is available (MemAvailable)", ByteSize(*.needed), ByteSize(*.available))]
+    ShortOfMemory {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes the kernel says can be had without swapping.
+        available: u64,
+    },
+    /// A node that is not there.
+    #[error("There is no NUMA node {node}; the nodes with memory are {valid}")]
+    NoSuchNode {
+        /// The node asked for.
+        node: u32,
+        /// Nodes with memory.
+        valid: IdSet,
+    },
+    /// A node that has CPUs only.
+    #[error("NUMA node {node} has no memory; the nodes with memory are {valid}")]
+    NodeWithoutMemory {
+        /// The node asked for.
+        node: u32,
+        /// Nodes with memory.
+        valid: IdSet,
+    },
+    /// A node outside the process's cpuset.
+    #[error("Node {node} is not in this process's allowed memory nodes ({allowed})")]
+    NodeNotAllowed {
+        /// The node asked for.
+        node: u32,
+        /// `Mems_allowed_list` of /proc/self/status.
+        allowed: IdSet,
+    },
+    /// A kernel without `MADV_POPULATE_WRITE`.
+    #[error("Linux {release} has no MADV_POPULATE_WRITE; populating needs 5.14 or later")]
+    KernelTooOld {
+        /// The running kernel.
+        release: String,
+    },
+    /// A CPU list that leaves no CPU.
+    #[error("None of the CPUs {asked} is in this process's affinity mask ({allowed})")]
+    NoCpu {
+        /// The list.
+        asked: IdSet,
+        /// `Cpus_allowed_list` of /proc/self/status.
+        allowed: IdSet,
+    },
+    /// Zero threads.
+    #[error("Populating takes at least one thread")]
+    NoThreads,
+}
+
+impl PlanError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Nothing
+            | Self::NotWholePages { .. }
+            | Self::Layout(_)
+            | Self::NoSuchNode { .. }
+            | Self::NodeWithoutMemory { .. }
+            | Self::NoCpu { .. }
+            | Self::NoThreads => Class::Usage,
+            Self::Short(_) | Self::ShortOfMemory { .. } => Class::Shortage,
+            Self::PageSizeMissing { .. }
+            | Self::NoHugepages
+            | Self::NodeNotAllowed { .. }
+            | Self::KernelTooOld { .. } => Class::Host,
+        }
+    }
+
+    /// What to type instead, or first.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        let spec = |bytes: u64| format!("size={}", ByteSize(bytes).to_spec());
+        Some(match self {
+            Self::Nothing => "--memory 1G".to_owned(),
+            Self::NotWholePages { below, above, .. } => match (below, above) {
+                (Some(below), Some(above)) => format!("{} or {}", spec(*below), spec(*above)),
+                (Some(only), None) | (None, Some(only)) => spec(*only),
+                (None, None) => return None,
+            },
+            Self::Layout(LayoutError::BeyondAddressBits { max, .. }) => {
+                format!("{} or less", spec(*max))
+            }
+            Self::Layout(LayoutError::PageAboveHole { .. }) => "hugepage_size=1G".to_owned(),
+            Self::PageSizeMissing { .. } => {
+                "leave hugepage_size out, or boot with hugepagesz=1G hugepages=N".to_owned()
+            }
+            Self::NoHugepages => "hugepages=off".to_owned(),
+            Self::Short(shortage) => shortage.fix(),
+            Self::ShortOfMemory { available, .. } => {
+                let mib = (available >> 20).max(1);
+                format!("size={mib}M or less, or leave --prealloc out")
+            }
+            Self::NoSuchNode { valid, .. } | Self::NodeWithoutMemory { valid, .. } => {
+                format!("host_numa_node={}", valid.first().unwrap_or(0))
+            }
+            Self::NodeNotAllowed { node, allowed } => format!(
+                "host_numa_node={}, or add node {node} to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)",
+                allowed.first().unwrap_or(0)
+            ),
+            Self::KernelTooOld { .. } => "leave --prealloc out, or boot Linux 5.14+".to_owned(),
+            Self::NoCpu { allowed, .. } => format!("choose among {allowed}"),
+            Self::NoThreads => "--threads 1".to_owned(),
+        })
+    }
+}

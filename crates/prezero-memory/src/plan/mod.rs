@@ -1,0 +1,327 @@
+//! What will be mapped where, and who populates it: a pure function of host facts and a request.
+//!
+//! [`plan`] makes no system call. Everything that can be refused is refused here, with numbers,
+//! before a page is touched.
+
+mod apportion;
+mod build;
+mod error;
+mod pages;
+mod workers;
+
+use std::fmt;
+
+use prezero_host::{IdSet, PageSize};
+
+pub use self::build::plan;
+pub use self::error::{PlanError, Shortage};
+pub use self::workers::WorkerPlan;
+use crate::size::{ByteSize, PageBytes};
+use crate::spec::MemorySpec;
+
+/// When guest memory is populated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prealloc {
+    /// All of it, by all workers, before KVM sees it.
+    Eager,
+    /// On the guest's first touch of each page, by the kernel.
+    #[default]
+    Off,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The zones of guest memory, lowest guest addresses first.
+    pub zones: Vec<MemorySpec>,
+    /// When it is populated.
+    pub prealloc: Prealloc,
+    /// Populating threads in all; without it one per usable CPU of every node with memory.
+    pub threads: Option<usize>,
+    /// CPUs the threads may use, next to the process's own affinity mask.
+    pub cpus: Option<IdSet>,
+}
+
+/// What a piece of memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backing {
+    /// Pages of a hugetlb pool, through a memfd (memfd_create(2), `MFD_HUGETLB`).
+    Memfd,
+    /// Private anonymous memory with `MADV_HUGEPAGE` (transparent hugepages, no promise).
+    Thp,
+    /// Private anonymous memory on base pages.
+    Base,
+}
+
+impl Backing {
+    /// The word used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memfd => "memfd",
+            Self::Thp => "thp",
+            Self::Base => "base",
+        }
+    }
+}
+
+/// What is known about the contents of memory before prezero works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// New from the kernel, which clears every page at its first fault.
+    Fresh,
+}
+
+impl Origin {
+    /// The word used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+        }
+    }
+}
+
+/// A run of guest memory with one backing, one page size and one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    gpa: u64,
+    len: PageBytes,
+    backing: Backing,
+    node: u32,
+    bound: bool,
+    origin: Origin,
+}
+
+impl Extent {
+    /// First guest-physical address.
+    #[must_use]
+    pub fn gpa(&self) -> u64 {
+        self.gpa
+    }
+
+    /// Length, in pages of the extent's page size.
+    #[must_use]
+    pub fn len(&self) -> PageBytes {
+        self.len
+    }
+
+    /// Never true: a plan holds no empty extent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len.bytes() == 0
+    }
+
+    /// Page size of the mapping.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.len.page_size()
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// The node whose workers populate it, and so where the kernel puts it.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    /// Whether the memory may be on no other node (mbind(2), `MPOL_BIND`).
+    #[must_use]
+    pub fn bound(&self) -> bool {
+        self.bound
+    }
+
+    /// What its contents are before prezero works on it.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+}
+
+/// One KVM memory slot: a guest-physical range and the extents that fill it, side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotPlan {
+    slot: u32,
+    gpa: u64,
+    len: u64,
+    align: PageSize,
+    extents: Vec<Extent>,
+}
+
+impl SlotPlan {
+    /// KVM's number of the slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// First guest-physical address.
+    #[must_use]
+    pub fn gpa(&self) -> u64 {
+        self.gpa
+    }
+
+    /// Length in bytes: the sum of its extents.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Never true: a plan holds no empty slot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Host and guest addresses of the slot are equal modulo this, so that KVM can map whole pages.
+    #[must_use]
+    pub fn align(&self) -> PageSize {
+        self.align
+    }
+
+    /// The extents, lowest address first, without gaps.
+    #[must_use]
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+}
+
+/// Something the planner chose that the user may not expect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanWarning {
+    /// `hugepages=auto` and too few hugepages: ordinary memory is used.
+    Ordinary {
+        /// What hugepages would have needed.
+        shortage: Box<PlanError>,
+    },
+    /// Fewer threads asked for than nodes with work; every node gets one.
+    ThreadsRaised {
+        /// Threads asked for.
+        asked: usize,
+        /// Threads planned.
+        planned: usize,
+    },
+    /// Memory of a node is populated from another node's CPUs.
+    RemoteWorkers {
+        /// The node without usable CPUs.
+        node: u32,
+    },
+    /// The host does not say which CPUs belong to which node.
+    Unpinned,
+}
+
+impl fmt::Display for PlanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ordinary { shortage } => {
+                write!(f, "Using ordinary memory instead of hugepages: {shortage}")?;
+                shortage
+                    .fix()
+                    .map_or(Ok(()), |fix| write!(f, " (for hugepages: {fix})"))
+            }
+            Self::ThreadsRaised { asked, planned } => write!(
+                f,
+                "{asked} threads asked for, {planned} used: one for each node with memory"
+            ),
+            Self::RemoteWorkers { node } => write!(
+                f,
+                "Node {node} has no CPU this process may use: another node's CPUs populate it (remote)"
+            ),
+            Self::Unpinned => {
+                f.write_str("This host does not show its NUMA topology: workers are not pinned")
+            }
+        }
+    }
+}
+
+/// A plan that the host can carry out as far as its facts tell. Made by [`plan`] only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    bytes: u64,
+    prealloc: Prealloc,
+    slots: Vec<SlotPlan>,
+    workers: Vec<WorkerPlan>,
+    warnings: Vec<PlanWarning>,
+}
+
+impl Plan {
+    /// Guest memory in all, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When it is populated.
+    #[must_use]
+    pub fn prealloc(&self) -> Prealloc {
+        self.prealloc
+    }
+
+    /// The KVM slots, lowest guest address first.
+    #[must_use]
+    pub fn slots(&self) -> &[SlotPlan] {
+        &self.slots
+    }
+
+    /// Every extent of every slot, lowest guest address first.
+    pub fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.slots.iter().flat_map(|slot| &slot.extents)
+    }
+
+    /// The populating threads; none for [`Prealloc::Off`].
+    #[must_use]
+    pub fn workers(&self) -> &[WorkerPlan] {
+        &self.workers
+    }
+
+    /// What the user should know about it.
+    #[must_use]
+    pub fn warnings(&self) -> &[PlanWarning] {
+        &self.warnings
+    }
+
+    /// A plan for one slot of ordinary memory outside RAM, populated on touch: firmware, a boot page.
+    ///
+    /// # Errors
+    ///
+    /// `gpa` and `bytes` have to be multiples of 4 KiB, `bytes` not zero.
+    pub fn aside(slot: u32, gpa: u64, bytes: u64) -> Result<Self, PlanError> {
+        let page = PageSize::BASE;
+        let len = PageBytes::new(bytes, page).filter(|_| bytes > 0 && page.is_aligned(gpa));
+        let len = len.ok_or(PlanError::NotWholePages {
+            what: format!("a slot of {} at {gpa:#x}", ByteSize(bytes)),
+            page,
+            below: None,
+            above: None,
+        })?;
+        let extent = Extent {
+            gpa,
+            len,
+            backing: Backing::Base,
+            node: 0,
+            bound: false,
+            origin: Origin::Fresh,
+        };
+        Ok(Self {
+            bytes,
+            prealloc: Prealloc::Off,
+            slots: vec![SlotPlan {
+                slot,
+                gpa,
+                len: bytes,
+                align: page,
+                extents: vec![extent],
+            }],
+            workers: Vec::new(),
+            warnings: Vec::new(),
+        })
+    }
+}

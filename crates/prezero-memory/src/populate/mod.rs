@@ -1,0 +1,250 @@
+//! Populating: the kernel's clear of fresh pages, on every CPU of the right node at once.
+//!
+//! Works on plain targets, so that a monitor with mappings of its own can use it as it is;
+//! [`crate::GuestRam`] is its first user. Each worker claims chunks of its node's targets from one
+//! atomic cursor and prefaults them with `MADV_POPULATE_WRITE`, which reports as an error what a
+//! store would report as SIGBUS. No store of ours reaches the memory.
+
+mod error;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use self::error::{PopulateError, StoppedBy};
+use self::queue::Queue;
+use crate::control::{Cancel, Control, NodeProgress};
+use crate::plan::Origin;
+use crate::size::PageBytes;
+use crate::sys;
+use crate::workers::{WorkerState, Workers};
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A mapped range to populate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Host address of the first byte, a multiple of the page size for hugetlb memory.
+    pub addr: u64,
+    /// Length in whole pages.
+    pub len: PageBytes,
+    /// The node whose workers populate it.
+    pub node: u32,
+    /// What the memory holds.
+    pub origin: Origin,
+}
+
+/// What one worker did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// The node whose memory it worked on.
+    pub node: u32,
+    /// The CPU it was seen on at the end.
+    pub cpu: Option<u32>,
+    /// Whether it was pinned, as read back from the kernel.
+    pub pinned: bool,
+    /// Whether its CPU is another node's.
+    pub remote: bool,
+    /// Bytes it populated.
+    pub populated_bytes: u64,
+    /// CPU time it spent.
+    pub cpu_time: Duration,
+}
+
+/// What populating did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PopulateReport {
+    /// Bytes populated.
+    pub bytes: u64,
+    /// From the barrier to the last worker's last page.
+    pub time: Duration,
+    /// Every worker.
+    pub workers: Vec<WorkerReport>,
+}
+
+/// Populates all targets on the workers of their nodes, and returns when every page is there.
+///
+/// # Errors
+///
+/// The first refusal of the kernel, or [`PopulateError::Stopped`] within one chunk of a cancel or
+/// deadline. Pages populated by then stay in the mappings; contents are unchanged in every case.
+pub fn populate(
+    workers: &Workers,
+    targets: &[Target],
+    control: &Control<'_>,
+) -> Result<PopulateReport, PopulateError> {
+    let job = Job::new(workers, targets, control.cancel)?;
+    let results = workers.run(
+        |worker| job.work(worker),
+        |running| job.watch(control, |timeout| running.wait(timeout)),
+    );
+    job.finish(results)
+}
+
+/// What a worker brings back: its report, and when it began and ended.
+type Worked = (WorkerReport, Instant, Instant);
+
+struct Job<'a> {
+    queues: Vec<Queue>,
+    cancel: Option<&'a Cancel>,
+    stop: AtomicBool,
+    refused: Mutex<Option<PopulateError>>,
+}
+
+impl<'a> Job<'a> {
+    fn new(
+        workers: &Workers,
+        targets: &[Target],
+        cancel: Option<&'a Cancel>,
+    ) -> Result<Self, PopulateError> {
+        for target in targets {
+            let page = target.len.page_size();
+            if !page.is_aligned(target.addr) {
+                return Err(PopulateError::Unaligned {
+                    addr: target.addr,
+                    page,
+                });
+            }
+            if !workers.nodes().any(|node| node == target.node) {
+                return Err(PopulateError::NoWorkers(target.node));
+            }
+        }
+        let queues = workers
+            .nodes()
+            .map(|node| Queue::new(node, targets, workers.count_on(node)));
+        Ok(Self {
+            queues: queues.collect(),
+            cancel,
+            stop: AtomicBool::new(false),
+            refused: Mutex::new(None),
+        })
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
+    /// One worker's share. Nothing here allocates or maps.
+    fn work(&self, worker: &WorkerState) -> Worked {
+        let start = Instant::now();
+        let cpu_before = sys::thread_cpu_time();
+        let mut populated_bytes = 0;
+        let queue = self
+            .queues
+            .iter()
+            .find(|queue| queue.node == worker.plan.node());
+        while let Some((target, addr, len)) = queue.and_then(Queue::claim) {
+            if self.stopping() {
+                break;
+            }
+            if let Err(source) = self.populate_chunk(addr, len) {
+                self.refuse(target, addr, source);
+                break;
+            }
+            populated_bytes += len;
+            if let Some(queue) = queue {
+                queue.done.fetch_add(len, Ordering::Relaxed);
+            }
+        }
+        let report = WorkerReport {
+            node: worker.plan.node(),
+            cpu: sys::current_cpu(),
+            pinned: worker.pinned(),
+            remote: worker.plan.remote(),
+            populated_bytes,
+            cpu_time: sys::thread_cpu_time().saturating_sub(cpu_before),
+        };
+        (report, start, Instant::now())
+    }
+
+    fn populate_chunk(&self, addr: u64, len: u64) -> io::Result<()> {
+        loop {
+            match sys::populate_write(addr, len) {
+                // A signal's handler ran on this thread; what is populated is populated.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && !self.stopping() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn refuse(&self, target: &Target, addr: u64, source: io::Error) {
+        let mut first = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.is_none() && !(self.stopping() && source.kind() == io::ErrorKind::Interrupted) {
+            let far = self.far();
+            *first = Some(PopulateError::Refused {
+                addr,
+                page: target.len.page_size(),
+                node: target.node,
+                done: far.iter().map(|node| node.done).sum(),
+                total: far.iter().map(|node| node.total).sum(),
+                source,
+            });
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The calling thread's part: progress and the deadline.
+    fn watch(&self, control: &Control<'_>, wait: impl Fn(Duration) -> bool) {
+        loop {
+            let left = control
+                .deadline
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            let pause = match left {
+                Some(left) if !left.is_zero() => left.min(PROGRESS_INTERVAL),
+                _ => PROGRESS_INTERVAL,
+            };
+            let done = wait(pause);
+            if let Some(progress) = control.progress {
+                progress(&self.far());
+            }
+            if done {
+                return;
+            }
+        }
+    }
+
+    fn far(&self) -> Vec<NodeProgress> {
+        self.queues.iter().map(Queue::progress).collect()
+    }
+
+    fn finish(self, results: Vec<Option<Worked>>) -> Result<PopulateReport, PopulateError> {
+        let nodes = self.far();
+        let done: u64 = nodes.iter().map(|node| node.done).sum();
+        let total: u64 = nodes.iter().map(|node| node.total).sum();
+        let refused = self
+            .refused
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let Some(worked): Option<Vec<Worked>> = results.into_iter().collect() else {
+            return Err(PopulateError::WorkerLost { done, total });
+        };
+        if done < total {
+            let cancelled = self.cancel.is_some_and(Cancel::is_cancelled);
+            let by = if cancelled {
+                StoppedBy::Cancel
+            } else {
+                StoppedBy::Deadline
+            };
+            return Err(PopulateError::Stopped { by, nodes });
+        }
+        let start = worked.iter().map(|(_, start, _)| *start).min();
+        let end = worked.iter().map(|(_, _, end)| *end).max();
+        Ok(PopulateReport {
+            bytes: done,
+            time: start
+                .zip(end)
+                .map_or(Duration::ZERO, |(start, end)| end - start),
+            workers: worked.into_iter().map(|(report, _, _)| report).collect(),
+        })
+    }
+}

@@ -1,0 +1,332 @@
+//! Guest RAM, and what is known about it, as types.
+//!
+//! ```text
+//! GuestRam<Reserved> ── populate ──▶ GuestRam<Populated> ── check_placement ──▶ GuestRam<Zeroed>
+//!         └───────────────── unpopulated ──────────────────────────────────────────▲   │
+//!                                                                                  register
+//!                                    GuestRam<Dirty> ◀── unregister ── GuestRam<Registered> ◀┘
+//! ```
+//!
+//! Only `GuestRam<Zeroed>` has `register`: memory reaches a guest only if every byte of it reads as
+//! zero. Dropping any of them gives everything back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::error::{Failed, RegisterError, ReserveError};
+use crate::mapping::{MappedExtent, SlotMapping};
+use crate::placement::{Misplaced, Placement};
+use crate::plan::{Backing, Extent, Origin, Plan};
+use crate::populate::{PopulateError, PopulateReport, Target, populate};
+use crate::register::{SlotRange, SlotRegistrar};
+use crate::sys;
+use crate::workers::Workers;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What is known about memory. Implemented by the states of this module only.
+pub trait State: sealed::Sealed {}
+
+macro_rules! states {
+    ($($(#[$doc:meta])* $name:ident),*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name(());
+        impl sealed::Sealed for $name {}
+        impl State for $name {}
+    )*};
+}
+
+states! {
+    /// Mapped and reserved; nothing is faulted in.
+    Reserved,
+    /// Every page is there.
+    Populated,
+    /// Every byte reads as zero, and no guest has seen it.
+    Zeroed,
+    /// A guest may have written to it.
+    Dirty
+}
+
+/// KVM knows it, and so may a guest. Its slots are removed on drop, before the memory is unmapped.
+pub struct Registered<R: SlotRegistrar> {
+    registrar: R,
+    slots: Vec<(u32, Arc<SlotMapping>)>,
+}
+
+impl<R: SlotRegistrar> sealed::Sealed for Registered<R> {}
+impl<R: SlotRegistrar> State for Registered<R> {}
+
+impl<R: SlotRegistrar> fmt::Debug for Registered<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slots = self.slots.iter().map(|(slot, _)| slot);
+        f.debug_tuple("Registered")
+            .field(&slots.collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+impl<R: SlotRegistrar> Registered<R> {
+    fn remove_slots(&mut self) {
+        for (slot, mapping) in self.slots.drain(..) {
+            if self.registrar.remove(slot).is_err() {
+                // KVM still refers to these addresses: nothing else may ever be mapped there.
+                mapping.seal();
+            }
+        }
+    }
+}
+
+impl<R: SlotRegistrar> Drop for Registered<R> {
+    fn drop(&mut self) {
+        self.remove_slots();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    pub(crate) gpa: u64,
+    pub(crate) mapping: Arc<SlotMapping>,
+}
+
+/// Guest memory in one state: reserved, populated, zeroed, registered or dirty.
+///
+/// Addresses, lengths and descriptors are all it shows: the memory itself is changed by guests and
+/// devices at any time, so no reference into it is ever made.
+#[derive(Debug)]
+pub struct GuestRam<S: State> {
+    // Declared, and so dropped, before the slots: KVM forgets memory before it is unmapped.
+    state: S,
+    slots: Vec<Slot>,
+}
+
+impl<S: State> GuestRam<S> {
+    /// The slots, as plain numbers.
+    pub fn slots(&self) -> impl Iterator<Item = SlotRange> {
+        self.slots.iter().map(Slot::range)
+    }
+
+    /// The extents of all slots with their host addresses and descriptors.
+    pub fn extents(&self) -> impl Iterator<Item = ExtentView<'_>> {
+        self.slots.iter().flat_map(|slot| {
+            let base = slot.mapping.addr();
+            slot.mapping
+                .extents()
+                .iter()
+                .map(move |mapped| ExtentView { base, mapped })
+        })
+    }
+
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.mapping.len()).sum()
+    }
+
+    #[cfg_attr(not(feature = "vm-memory"), allow(dead_code))]
+    pub(crate) fn owned_slots(&self) -> &[Slot] {
+        &self.slots
+    }
+}
+
+impl Slot {
+    fn range(&self) -> SlotRange {
+        SlotRange {
+            slot: self.number,
+            gpa: self.gpa,
+            len: self.mapping.len(),
+            hva: self.mapping.addr(),
+        }
+    }
+}
+
+/// One extent of mapped memory.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentView<'a> {
+    base: u64,
+    mapped: &'a MappedExtent,
+}
+
+impl<'a> ExtentView<'a> {
+    /// What was planned: guest address, length, page size, node, backing, origin.
+    #[must_use]
+    pub fn plan(&self) -> &'a Extent {
+        &self.mapped.plan
+    }
+
+    /// Host address of its first byte.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base + self.mapped.offset
+    }
+
+    /// The file it shows from offset 0 on, for vhost-user and the like.
+    #[must_use]
+    pub fn file(&self) -> Option<std::os::fd::BorrowedFd<'a>> {
+        self.mapped.file()
+    }
+}
+
+impl GuestRam<Reserved> {
+    /// Maps what was planned. Hugepages are promised by the kernel from here on; no page is touched.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses, with the numbers behind it; everything mapped by then is unmapped.
+    pub fn reserve(plan: &Plan) -> Result<Self, ReserveError> {
+        // A memfd past RLIMIT_FSIZE is a SIGXFSZ, which no error path survives.
+        let files = plan
+            .extents()
+            .filter(|extent| extent.backing() == Backing::Memfd);
+        let largest = files.map(|extent| extent.len().bytes()).max().unwrap_or(0);
+        let limit = sys::file_size_limit();
+        if largest > limit {
+            return Err(ReserveError::FileSizeLimit { largest, limit });
+        }
+        let mut slots = Vec::with_capacity(plan.slots().len());
+        for slot in plan.slots() {
+            let mapping =
+                SlotMapping::new(slot).map_err(|failure| ReserveError::new(slot, failure))?;
+            slots.push(Slot {
+                number: slot.slot(),
+                gpa: slot.gpa(),
+                mapping: Arc::new(mapping),
+            });
+        }
+        Ok(Self {
+            state: Reserved(()),
+            slots,
+        })
+    }
+
+    /// Has the workers populate every page.
+    ///
+    /// # Errors
+    ///
+    /// [`PopulateError`], with the memory: it may be tried again.
+    pub fn populate(
+        self,
+        workers: &Workers,
+        control: &Control<'_>,
+    ) -> Result<(GuestRam<Populated>, PopulateReport), Failed<Self, PopulateError>> {
+        let targets: Vec<Target> = self
+            .extents()
+            .map(|extent| Target {
+                addr: extent.addr(),
+                len: extent.plan().len(),
+                node: extent.plan().node(),
+                origin: extent.plan().origin(),
+            })
+            .collect();
+        match populate(workers, &targets, control) {
+            Ok(report) => Ok((self.into_state(Populated(())), report)),
+            Err(error) => Err(Failed { ram: self, error }),
+        }
+    }
+
+    /// Leaves the memory unpopulated: the kernel clears each page when the guest first touches it.
+    ///
+    /// Right for fresh extents only, which is all that [`Origin`] knows.
+    #[must_use]
+    pub fn unpopulated(self) -> GuestRam<Zeroed> {
+        debug_assert!(self.reads_as_zero());
+        self.into_state(Zeroed(()))
+    }
+}
+
+impl GuestRam<Populated> {
+    /// Asks the kernel for the node of every page.
+    ///
+    /// What is populated and fresh was cleared by the kernel and reads as zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Misplaced`] if bound memory is on another node. Memory that nobody bound is counted only.
+    pub fn check_placement(self) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, Misplaced>> {
+        debug_assert!(self.reads_as_zero());
+        let mut placement = Placement::default();
+        let checked = self
+            .extents()
+            .try_for_each(|extent| placement.check(extent.addr(), extent.plan()));
+        match checked {
+            Ok(()) => Ok((self.into_state(Zeroed(())), placement)),
+            Err(error) => Err(Failed { ram: self, error }),
+        }
+    }
+}
+
+impl<S: State> GuestRam<S> {
+    fn into_state<T: State>(self, state: T) -> GuestRam<T> {
+        GuestRam {
+            state,
+            slots: self.slots,
+        }
+    }
+
+    fn reads_as_zero(&self) -> bool {
+        self.extents().all(|extent| match extent.plan().origin() {
+            Origin::Fresh => true,
+        })
+    }
+}
+
+/// What comes back when registering fails: the memory, and the registrar's reason.
+pub type RegisterFailure<R> = Failed<GuestRam<Dirty>, RegisterError<<R as SlotRegistrar>::Error>>;
+
+impl GuestRam<Zeroed> {
+    /// Hands every slot to KVM, lowest guest address first.
+    ///
+    /// # Errors
+    ///
+    /// The registrar's first refusal. Slots registered by then are removed, but a guest may have
+    /// been running: the memory comes back as dirty.
+    pub fn register<R: SlotRegistrar>(
+        self,
+        registrar: R,
+    ) -> Result<GuestRam<Registered<R>>, RegisterFailure<R>> {
+        let mut state = Registered {
+            registrar,
+            slots: Vec::with_capacity(self.slots.len()),
+        };
+        let mut failed = None;
+        for slot in &self.slots {
+            let range = slot.range();
+            // SAFETY: the mapping outlives the slot: `Registered` owns it too, removes the slot
+            // before letting go of it, and seals the addresses where removing fails.
+            match unsafe { state.registrar.add(&range) } {
+                Ok(()) => state.slots.push((slot.number, Arc::clone(&slot.mapping))),
+                Err(source) => {
+                    failed = Some(RegisterError { range, source });
+                    break;
+                }
+            }
+        }
+        match failed {
+            None => Ok(self.into_state(state)),
+            Some(error) => {
+                drop(state);
+                Err(Failed {
+                    ram: self.into_state(Dirty(())),
+                    error,
+                })
+            }
+        }
+    }
+}
+
+impl<R: SlotRegistrar> GuestRam<Registered<R>> {
+    /// Takes the memory away from KVM. Whatever the guest wrote is still in it.
+    #[must_use]
+    pub fn unregister(mut self) -> GuestRam<Dirty> {
+        self.state.remove_slots();
+        let slots = std::mem::take(&mut self.slots);
+        GuestRam {
+            state: Dirty(()),
+            slots,
+        }
+    }
+}

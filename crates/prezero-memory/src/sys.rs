@@ -1,0 +1,338 @@
+//! System calls of this crate: one thin wrapper each, named after its man page.
+//!
+//! With [`crate::mapping`] and [`crate::adapter`] this is where the crate's unsafe code is.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use prezero_host::{IdSet, PageSize};
+
+/// `MPOL_MF_*` and `MPOL_F_*` are in linux/mempolicy.h but not in libc.
+const MPOL_DEFAULT: i32 = 0;
+const MPOL_BIND: i32 = 2;
+const MADV_POPULATE_WRITE: i32 = 23;
+const BITS: usize = u64::BITS as usize;
+
+fn check(result: i64) -> io::Result<i64> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
+    }
+}
+
+/// An address as the kernel takes it; `usize` and `u64` are the same on every supported machine.
+pub(crate) fn bytes(len: u64) -> io::Result<usize> {
+    usize::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// mmap(2): `len` bytes of address space that nothing may touch yet.
+pub(crate) fn reserve_addresses(len: u64) -> io::Result<u64> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no existing one.
+    let addr = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes(len)?,
+            libc::PROT_NONE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    if addr == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(addr as u64)
+}
+
+/// What a fixed mapping shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// Private zero pages, readable and writable. Not counted against overcommit: like any monitor's
+    /// guest memory it may be larger than what is free, unless it is populated, which is planned.
+    Anonymous,
+    /// Nothing: address space that faults.
+    Inaccessible,
+    /// A file from an offset on, shared, readable and writable.
+    Shared(BorrowedFd<'a>, u64),
+}
+
+/// mmap(2) with `MAP_FIXED`: replaces whatever is mapped at `addr..addr + len`.
+///
+/// # Safety
+///
+/// The range belongs to the caller and nothing uses what is mapped there now.
+pub(crate) unsafe fn map_fixed(addr: u64, len: u64, source: Source<'_>) -> io::Result<()> {
+    let rw = libc::PROT_READ | libc::PROT_WRITE;
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let (prot, flags, fd, offset) = match source {
+        Source::Anonymous => (rw, private | libc::MAP_NORESERVE, -1, 0),
+        Source::Inaccessible => (libc::PROT_NONE, private | libc::MAP_NORESERVE, -1, 0),
+        Source::Shared(fd, offset) => (rw, libc::MAP_SHARED, fd.as_raw_fd(), offset),
+    };
+    let offset =
+        i64::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    // SAFETY: the caller owns the range.
+    let mapped = unsafe {
+        libc::mmap(
+            addr as *mut _,
+            bytes(len)?,
+            prot,
+            flags | libc::MAP_FIXED,
+            fd,
+            offset,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// munmap(2).
+///
+/// # Safety
+///
+/// The range belongs to the caller and nothing uses it any more.
+pub(crate) unsafe fn unmap(addr: u64, len: u64) -> io::Result<()> {
+    // SAFETY: the caller owns the range.
+    check(unsafe { libc::munmap(addr as *mut _, bytes(len)?) }.into()).map(drop)
+}
+
+/// Advice that changes no contents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Advice {
+    DontFork,
+    DontDump,
+    Hugepage,
+}
+
+/// madvise(2) with advice that changes no contents.
+pub(crate) fn advise(addr: u64, len: u64, advice: Advice) -> io::Result<()> {
+    let advice = match advice {
+        Advice::DontFork => libc::MADV_DONTFORK,
+        Advice::DontDump => libc::MADV_DONTDUMP,
+        Advice::Hugepage => libc::MADV_HUGEPAGE,
+    };
+    // SAFETY: none of the advice above changes what a load from this process returns.
+    check(unsafe { libc::madvise(addr as *mut _, bytes(len)?, advice) }.into()).map(drop)
+}
+
+/// madvise(2) with `MADV_POPULATE_WRITE` (Linux 5.14): faults every page in as for a store, without
+/// storing. An error where a store would be a SIGBUS.
+pub(crate) fn populate_write(addr: u64, len: u64) -> io::Result<()> {
+    // SAFETY: prefaulting changes no contents, and addresses that are not mapped are an error.
+    check(unsafe { libc::madvise(addr as *mut _, bytes(len)?, MADV_POPULATE_WRITE) }.into())
+        .map(drop)
+}
+
+/// memfd_create(2) on hugepages of `page`, close-on-exec, of `len` bytes.
+pub(crate) fn hugetlb_memfd(name: &CStr, page: PageSize, len: u64) -> io::Result<OwnedFd> {
+    let size_flag = page.shift() << libc::MFD_HUGE_SHIFT;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_HUGETLB | size_flag;
+    // SAFETY: the name is a C string; the call has no other memory operand.
+    let fd = check(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into())?;
+    let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel just returned it and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let len = i64::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+    // SAFETY: no memory operand.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), len) }.into())?;
+    Ok(fd)
+}
+
+/// getrlimit(2), `RLIMIT_FSIZE`: a file past this length is a SIGXFSZ, even a memfd.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live rlimit.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
+fn node_mask(node: u32) -> Vec<u64> {
+    let node = node as usize;
+    let mut mask = vec![0; node / BITS + 1];
+    mask[node / BITS] |= 1 << (node % BITS);
+    mask
+}
+
+/// The kernel takes `maxnode` − 1 bits (mm/mempolicy.c, `get_nodes`): highest node + 2.
+fn max_node(node: u32) -> u64 {
+    u64::from(node) + 2
+}
+
+/// mbind(2) with `MPOL_BIND`: pages of the range come from `node` or not at all.
+pub(crate) fn bind(addr: u64, len: u64, node: u32) -> io::Result<()> {
+    let mask = node_mask(node);
+    // SAFETY: the mask is live and holds max_node − 1 bits; a policy changes no contents.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            addr,
+            len,
+            MPOL_BIND,
+            mask.as_ptr(),
+            max_node(node),
+            0,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// set_mempolicy(2) for the time of a call: allocations and hugepage reservations of this thread
+/// are bound to `node` while `f` runs, and the thread's own policy is put back after it.
+///
+/// This is what makes mmap of hugetlb memory fail when the node's pool is short; mbind alone lets
+/// it succeed and the first touch fail.
+pub(crate) fn bound_to<T>(node: u32, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// Puts the old policy back, also when `f` panics.
+    struct Restore {
+        mode: i32,
+        mask: [u64; 16],
+    }
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let bits = (self.mask.len() * BITS) as u64;
+            let (mask, bits) = match self.mode {
+                MPOL_DEFAULT => (std::ptr::null(), 0),
+                _ => (self.mask.as_ptr(), bits),
+            };
+            // SAFETY: the mask is live and of `bits` bits.
+            unsafe { libc::syscall(libc::SYS_set_mempolicy, self.mode, mask, bits) };
+        }
+    }
+    let mut old = Restore {
+        mode: MPOL_DEFAULT,
+        mask: [0; 16],
+    };
+    let bits = (old.mask.len() * BITS) as u64;
+    // SAFETY: both pointers are to live memory, the mask of `bits` bits.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut old.mode,
+            old.mask.as_mut_ptr(),
+            bits,
+            0,
+            0,
+        )
+    })?;
+    let mask = node_mask(node);
+    // SAFETY: the mask is live and holds max_node − 1 bits.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            MPOL_BIND,
+            mask.as_ptr(),
+            max_node(node),
+        )
+    })?;
+    let _restore = old;
+    f()
+}
+
+/// move_pages(2) without target nodes: the node of the page at each address, or a negative errno.
+pub(crate) fn page_nodes(addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
+    let count = addresses.len().min(nodes.len());
+    // SAFETY: both arrays are live and hold `count` entries; without target nodes nothing moves.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            count,
+            addresses.as_ptr(),
+            std::ptr::null::<i32>(),
+            nodes.as_mut_ptr(),
+            0,
+        )
+    };
+    check(result).map(drop)
+}
+
+const CPU_SET_WORDS: usize = 64;
+
+/// sched_setaffinity(2): the calling thread runs on `cpu` only.
+pub(crate) fn pin_this_thread(cpu: u32) -> io::Result<()> {
+    let cpu = cpu as usize;
+    let mut mask = [0_u64; CPU_SET_WORDS];
+    let word = mask.get_mut(cpu / BITS);
+    *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % BITS);
+    let size = size_of_val(&mask);
+    // SAFETY: the mask is live and of `size` bytes.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size, mask.as_ptr()) }).map(drop)
+}
+
+/// sched_getaffinity(2): the CPUs the calling thread may run on.
+pub(crate) fn affinity() -> io::Result<IdSet> {
+    let mut mask = [0_u64; CPU_SET_WORDS];
+    let size = size_of_val(&mask);
+    // SAFETY: the mask is live and of `size` bytes.
+    check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size, mask.as_mut_ptr()) })?;
+    let bits = (0..u32::try_from(CPU_SET_WORDS * BITS).unwrap_or(0)).filter(|cpu| {
+        let cpu = *cpu as usize;
+        mask[cpu / BITS] & (1 << (cpu % BITS)) != 0
+    });
+    Ok(bits.collect())
+}
+
+/// sched_getcpu(3): the CPU the calling thread is on.
+pub(crate) fn current_cpu() -> Option<u32> {
+    // SAFETY: no operands.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID`: CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy_mode() -> i32 {
+        let mut mode = -1;
+        // SAFETY: the pointer is live; without a mask only the mode is written.
+        unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, 0, 0, 0, 0) };
+        mode
+    }
+
+    #[test]
+    fn the_threads_memory_policy_is_put_back() {
+        let before = policy_mode();
+        let inside = bound_to(0, || Ok(policy_mode()));
+        if let Ok(inside) = inside {
+            assert_eq!(inside, MPOL_BIND);
+        }
+        let _ = bound_to(0, || Err::<(), _>(io::Error::other("refused")));
+        assert_eq!(policy_mode(), before);
+    }
+
+    #[test]
+    fn pins_and_reads_back() {
+        std::thread::spawn(|| {
+            let cpu = affinity().unwrap().first().unwrap();
+            pin_this_thread(cpu).unwrap();
+            assert_eq!(affinity().unwrap().to_string(), cpu.to_string());
+            assert_eq!(current_cpu(), Some(cpu));
+            assert!(pin_this_thread(4095).is_err());
+            assert!(pin_this_thread(1 << 20).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}
