@@ -1,0 +1,188 @@
+//! How long it takes until a virtual machine's memory is there: prezero against QEMU, run by run in turn.
+//!
+//!     cargo bench --bench creation -- [--size 16G] [--rounds 5] [--record FILE.json|FILE.md]
+//!
+//! prezero is timed as a whole process, from its start to its exit, guest included; QEMU from its start to the greeting
+//! on its QMP monitor, with its guest stopped. Fresh hugepages each time: the kernel clears them for both. Without
+//! `--bench`, as under `cargo test`, a single small round shows that everything here still works.
+
+mod machine;
+mod prezero;
+mod qemu;
+mod report;
+mod sys;
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use prezero_testkit::{Hugepages, require_kvm};
+
+use machine::Machine;
+use report::{Report, Series};
+
+const PAGE: u64 = 2 << 20;
+const SMALL: u64 = 64 << 20;
+/// What the machine keeps when the size is not given, in bytes.
+const HEADROOM: u64 = 2 << 30;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// One run of one program.
+#[derive(Debug, Clone)]
+struct Sample {
+    /// Seconds from the start of the process to its end or greeting.
+    seconds: f64,
+    /// The most memory that was resident at once, in bytes, without hugepages. It is never below that of this benchmark,
+    /// because a process starts with its parent's (getrusage(2)).
+    peak_rss: u64,
+    /// What prezero says about the run.
+    details: Option<prezero::Details>,
+}
+
+/// What is measured, in the order of each round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Prezero,
+    PrezeroOneThread,
+    QemuOneThread,
+    QemuBest,
+    PrezeroSmall,
+}
+
+impl Subject {
+    const ALL: [Self; 5] = [
+        Self::Prezero,
+        Self::QemuBest,
+        Self::PrezeroOneThread,
+        Self::QemuOneThread,
+        Self::PrezeroSmall,
+    ];
+
+    fn name(self, cpus: usize) -> String {
+        match self {
+            Self::Prezero => "prezero".to_owned(),
+            Self::PrezeroOneThread => "prezero --threads 1".to_owned(),
+            Self::QemuOneThread => "QEMU, 1 thread".to_owned(),
+            Self::QemuBest => format!("QEMU, {cpus} pinned threads"),
+            Self::PrezeroSmall => "prezero, 64 MiB".to_owned(),
+        }
+    }
+
+    fn needs_qemu(self) -> bool {
+        matches!(self, Self::QemuOneThread | Self::QemuBest)
+    }
+
+    fn run(self, size: u64, cpus: usize) -> Result<Sample> {
+        match self {
+            Self::Prezero => prezero::run(size, None),
+            Self::PrezeroOneThread => prezero::run(size, Some(1)),
+            Self::QemuOneThread => qemu::run(size, qemu::Prealloc::OneThread),
+            Self::QemuBest => qemu::run(size, qemu::Prealloc::Pinned(cpus)),
+            Self::PrezeroSmall => prezero::run(SMALL.min(size), None),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    measure: bool,
+    size: Option<u64>,
+    rounds: Option<usize>,
+    record: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    // Asked by test runners that look for tests; there are none by name here.
+    if env::args().any(|argument| argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    match options().and_then(|options| measure(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("creation: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options::default();
+    let mut args = env::args().skip(1);
+    while let Some(argument) = args.next() {
+        let mut value = || args.next().ok_or(format!("{argument} wants a value"));
+        match argument.as_str() {
+            "--bench" => options.measure = true,
+            "--size" => options.size = Some(parse_size(&value()?)?),
+            "--rounds" => options.rounds = Some(value()?.parse()?),
+            "--record" => options.record = Some(PathBuf::from(value()?)),
+            // Meant for the harness that other test binaries have, and passed to all of them.
+            _ if !options.measure => {}
+            _ => return Err(format!("There is no option {argument}").into()),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_size(text: &str) -> Result<u64> {
+    let gib = text
+        .strip_suffix('G')
+        .and_then(|digits| digits.parse::<u64>().ok());
+    let size = gib
+        .and_then(|gib| gib.checked_mul(1 << 30))
+        .filter(|size| *size > 0);
+    size.ok_or_else(|| format!("{text} is not a size such as 16G").into())
+}
+
+fn measure(options: &Options) -> Result<()> {
+    if !require_kvm() {
+        return Ok(());
+    }
+    let machine = Machine::look()?;
+    let (size, rounds) = if options.measure {
+        (
+            options.size.unwrap_or_else(|| machine.size_that_fits()),
+            options.rounds.unwrap_or(5),
+        )
+    } else {
+        (SMALL, 1)
+    };
+    if options.measure && rounds < 5 {
+        eprintln!("creation: {rounds} rounds are too few for a median to mean much");
+    }
+    let Some(_pages) = Hugepages::take(PAGE, size / PAGE) else {
+        return Ok(());
+    };
+    if machine.qemu.is_none() {
+        println!(
+            "{} is not installed: prezero is measured without its peer",
+            qemu::PROGRAM
+        );
+    }
+    let subjects = Subject::ALL.into_iter();
+    let subjects = subjects.filter(|subject| machine.qemu.is_some() || !subject.needs_qemu());
+    let mut series: Vec<Series> = subjects.map(Series::new).collect();
+    if options.measure {
+        // Uncounted: it also touches every page of a pool that has just grown, for the host below this machine.
+        for series in &series {
+            series.subject.run(size, machine.cpus)?;
+        }
+    }
+    for round in 1..=rounds {
+        for series in &mut series {
+            series.samples.push(series.subject.run(size, machine.cpus)?);
+        }
+        eprintln!("creation: round {round} of {rounds}");
+    }
+    let report = Report {
+        machine,
+        size,
+        series,
+    };
+    print!("{}", report.text());
+    if let Some(path) = &options.record {
+        report.write(path)?;
+    }
+    Ok(())
+}

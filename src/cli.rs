@@ -1,0 +1,85 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use prezero_memory::Prealloc;
+
+/// Builds the RAM of a KVM virtual machine on hugepages, zero by construction, before KVM sees it.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a test virtual machine and report how long its memory took.
+    Run(RunArgs),
+}
+
+const RUN_HELP: &str = "\
+Examples:
+  prezero run --memory 1G --prealloc --verify
+  prezero run --memory size=16G,hugepages=on --prealloc --json
+  prezero run --memory size=8G,hugepage_size=1G,host_numa_node=1 --prealloc --threads 8
+
+Exit codes:
+  0 done
+  1 anything not listed here
+  2 usage, or a request no host could meet
+  3 not enough memory, pages or limit, or all of it busy
+  4 the host refuses: no /dev/kvm, permission, cpuset, kernel too old
+  5 the guest failed, or found a byte that is not zero
+  6 cancelled, or past a deadline";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN_HELP)]
+pub(crate) struct RunArgs {
+    /// Guest memory: a size such as 16G, or keys and values.
+    ///
+    /// size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,host_numa_node=N]
+    ///
+    /// Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes
+    /// hugepages where the host has enough free and ordinary memory with a warning where it has
+    /// not; on never falls back; off uses ordinary memory (transparent hugepages where offered).
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    pub(crate) memory: String,
+
+    /// Populate all memory before the guest starts [default: off; with no value: eager].
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_value = "off", default_missing_value = "eager", hide_default_value = true)]
+    pub(crate) prealloc: PreallocArg,
+
+    /// Populating threads in all [default: one per usable CPU of every node with guest memory].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+
+    /// Virtual CPUs of the guest.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) cpus: u32,
+
+    /// Have the guest read every byte of its RAM and fail if one is not zero.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Print one JSON document (schema prezero/run/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PreallocArg {
+    /// By all workers, before KVM sees the memory.
+    Eager,
+    /// By the kernel, when the guest first touches each page.
+    Off,
+}
+
+impl From<PreallocArg> for Prealloc {
+    fn from(arg: PreallocArg) -> Self {
+        match arg {
+            PreallocArg::Eager => Self::Eager,
+            PreallocArg::Off => Self::Off,
+        }
+    }
+}

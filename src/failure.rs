@@ -1,0 +1,102 @@
+//! Errors as the command reports them: a class with its exit code, the cause chain, and a fix.
+
+use std::error::Error;
+
+use prezero_memory::{
+    Class, Misplaced, PlanError, PopulateError, RegisterError, ReserveError, SpecError, StartError,
+};
+use prezero_vmm::{GuestError, KvmError};
+
+/// The exit code of a class of failures.
+pub(crate) fn exit_code(class: Class) -> u8 {
+    match class {
+        Class::Usage => 2,
+        Class::Shortage => 3,
+        Class::Host => 4,
+        Class::Guest => 5,
+        Class::Stopped => 6,
+        _ => 1,
+    }
+}
+
+/// The word for it in JSON.
+pub(crate) fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Usage => "usage",
+        Class::Shortage => "shortage",
+        Class::Host => "host",
+        Class::Guest => "guest",
+        Class::Stopped => "stopped",
+        _ => "internal",
+    }
+}
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) class: Class,
+    /// One sentence and the causes behind it, joined by colons.
+    pub(crate) message: String,
+    pub(crate) fix: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(class: Class, error: &dyn Error, fix: Option<String>) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            message.push_str(": ");
+            message.push_str(&source.to_string());
+            cause = source.source();
+        }
+        Self {
+            class,
+            message,
+            fix,
+        }
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self {
+            class: Class::Stopped,
+            message: "Cancelled by a signal".to_owned(),
+            fix: None,
+        }
+    }
+}
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Self {
+        Self::new(Class::Usage, &error, error.fix())
+    }
+}
+
+macro_rules! classed {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(error.class(), &error, error.fix())
+            }
+        }
+    )*};
+}
+
+classed!(PlanError, ReserveError, PopulateError, KvmError, GuestError);
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::new(Class::Shortage, &error, error.fix())
+    }
+}
+
+impl From<Misplaced> for Failure {
+    fn from(error: Misplaced) -> Self {
+        Self::new(Class::Shortage, &error, error.fix())
+    }
+}
+
+impl<E: Error + 'static> From<RegisterError<E>> for Failure {
+    fn from(error: RegisterError<E>) -> Self {
+        Self::new(Class::Internal, &error, None)
+    }
+}

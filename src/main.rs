@@ -1,0 +1,26 @@
+//! `prezero`: starts test virtual machines on hugepages that every CPU of the right node populated,
+//! and measures how long each step takes.
+
+mod cli;
+mod commands;
+mod failure;
+mod output;
+mod report;
+mod stop;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    match Cli::try_parse() {
+        Ok(Cli {
+            command: Command::Run(args),
+        }) => commands::run::main(&args, start),
+        Err(error) => output::usage(&error),
+    }
+}

@@ -1,0 +1,45 @@
+//! Progress bars on stderr, one per node, where it is a terminal.
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Bars for one phase. Without a terminal they cost and show nothing.
+#[derive(Debug)]
+pub(crate) struct Bars(Vec<ProgressBar>);
+
+impl Bars {
+    /// One bar for each (node, bytes) that has bytes.
+    pub(crate) fn new(phase: &str, parts: &[(Option<u32>, u64)]) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(Vec::new());
+        }
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(
+            "{prefix:>16} {bar:32} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left",
+        )
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bars = parts.iter().filter(|part| part.1 > 0).map(|(node, bytes)| {
+            let prefix = match node {
+                Some(node) => format!("{phase} node {node}"),
+                None => phase.to_owned(),
+            };
+            all.add(ProgressBar::new(*bytes))
+                .with_style(style.clone())
+                .with_prefix(prefix)
+        });
+        Self(bars.collect())
+    }
+
+    pub(crate) fn set(&self, bar: usize, bytes: u64) {
+        if let Some(bar) = self.0.get(bar) {
+            bar.set_position(bytes);
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        for bar in &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

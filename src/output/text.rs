@@ -1,0 +1,112 @@
+//! The summary for people.
+
+use std::io::{self, Write};
+
+use prezero_memory::ByteSize;
+
+use crate::report::{Phase, Region, Report};
+
+pub(crate) fn print(report: &Report) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    write(&mut stdout, report)?;
+    stdout.flush()
+}
+
+fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for (n, region) in report.regions.iter().enumerate() {
+        let title = if n == 0 { "memory" } else { "" };
+        writeln!(out, "{title:10}{}", describe(region))?;
+    }
+    for phase in &report.phases {
+        writeln!(
+            out,
+            "{:10}{}{}",
+            phase.name,
+            timing(phase),
+            remark(report, phase)
+        )?;
+    }
+    if let (Some(created), Some(first)) = (report.creation_ns, report.first_instruction_ns) {
+        writeln!(
+            out,
+            "created   {:>10.1} ms   first instruction after {:.1} ms",
+            ms(created),
+            ms(first)
+        )?;
+    }
+    if let Some(guest) = &report.guest {
+        let found = match (guest.scanned_bytes, guest.nonzero_bytes) {
+            (0, _) => "its memory was not read (--verify has it read every byte)".to_owned(),
+            (scanned, 0) => format!(
+                "it read {} at {:.1} GB/s: every byte is zero",
+                ByteSize(scanned),
+                rate(scanned, guest.scan_ns)
+            ),
+            (scanned, wrong) => format!(
+                "it read {}: {wrong} bytes are not zero, the first at {:#x}",
+                ByteSize(scanned),
+                guest.first_nonzero_gpa.unwrap_or(0)
+            ),
+        };
+        writeln!(out, "guest     {}; {found}", guest.exit)?;
+    }
+    Ok(())
+}
+
+fn describe(region: &Region) -> String {
+    let size = ByteSize(region.len);
+    let page = ByteSize(region.page_size);
+    let what = match region.backing {
+        "thp" => "ordinary memory, transparent hugepages where the kernel gives them".to_owned(),
+        "base" => format!("ordinary memory on {page} pages"),
+        backing => format!("{page} hugepages ({backing})"),
+    };
+    format!(
+        "{size} at {:#x} on {what}, node {}",
+        region.gpa, region.node
+    )
+}
+
+/// Milliseconds, and the rate where the phase's time grows with its bytes.
+fn timing(phase: &Phase) -> String {
+    let time = format!("{:>10.1} ms", ms(phase.ns));
+    let moves_bytes = phase.name == "populate" || (phase.name == "boot" && phase.bytes > 0);
+    match moves_bytes {
+        true => format!("{time}   {:.1} GB/s", rate(phase.bytes, phase.ns)),
+        false => time,
+    }
+}
+
+fn remark(report: &Report, phase: &Phase) -> String {
+    match (phase.name, &report.placement) {
+        ("populate", _) => {
+            let pinned = report.workers.iter().filter(|worker| worker.pinned).count();
+            let remote = report.workers.iter().filter(|worker| worker.remote).count();
+            let remote = if remote > 0 {
+                format!(", {remote} remote")
+            } else {
+                String::new()
+            };
+            format!(
+                "   {} workers, {pinned} pinned{remote}",
+                report.workers.len()
+            )
+        }
+        ("verify", Some(placement)) => format!(
+            "   {} pages checked, {} on another node than planned",
+            placement.checked_pages, placement.misplaced_pages
+        ),
+        _ => String::new(),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // for display, three digits
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// GB/s, 10^9 bytes: bytes per nanosecond.
+#[allow(clippy::cast_precision_loss)] // for display, three digits
+fn rate(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 / ns.max(1) as f64
+}
