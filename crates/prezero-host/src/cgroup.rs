@@ -1,36 +1,26 @@
-//! The CPU time limit that control groups set on this process.
+//! The control groups of this process, and the limits that they set.
 
+use std::cmp::Reverse;
 use std::path::{Component, Path, PathBuf};
 
 use crate::mountinfo::{Mount, unescape};
+use crate::pseudonyms::Pseudonyms;
 use crate::root::Root;
 
-/// A limit on CPU time: `quota_us` in every `period_us`, both in microseconds.
-///
-/// It is the tightest among this process's cgroup and its parents: the kernel applies all of them.
-/// Parents outside this process's cgroup namespace, or above what is mounted, cannot be seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CpuQuota {
-    /// CPU time per period, summed over all CPUs.
-    pub quota_us: u64,
-    /// The length of a period.
-    pub period_us: u64,
-    /// The directory of the cgroup that sets the limit.
-    pub cgroup: PathBuf,
-}
+mod limits;
+mod quota;
 
-impl CpuQuota {
-    /// How many CPUs can be kept busy, rounded up, at least 1.
-    #[must_use]
-    pub fn cpus(&self) -> u64 {
-        self.quota_us.div_ceil(self.period_us.max(1)).max(1)
-    }
+pub use limits::{HugetlbLimit, LimitKind, MemoryLimit};
+pub use quota::CpuQuota;
 
-    fn is_tighter_than(&self, other: &Self) -> bool {
-        let product = |quota, period| u128::from(quota) * u128::from(period);
-        product(self.quota_us, other.period_us) < product(other.quota_us, self.period_us)
-    }
-}
+pub(crate) use limits::{hugetlb_limits, memory_limits};
+pub(crate) use quota::cpu_quota;
+
+/// The controllers whose files are read.
+pub(crate) const CONTROLLERS: [&str; 3] = ["cpu", "hugetlb", "memory"];
+
+/// The option of a cgroup2 mount under which memory limits count hugetlb pages too.
+pub(crate) const COUNTS_HUGETLB: &str = "memory_hugetlb_accounting";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
@@ -38,49 +28,113 @@ enum Version {
     V2,
 }
 
-/// The tightest limit, from a `/proc/self/cgroup` (cgroups(7)) and the mounts. Where both versions
-/// are in use, as under systemd's hybrid mode, either may set one.
-pub(crate) fn cpu_quota(root: &mut Root, cgroups: &str, mounts: &[Mount<'_>]) -> Option<CpuQuota> {
-    let mut tightest: Option<CpuQuota> = None;
-    for (version, group) in cgroups.lines().filter_map(membership) {
-        for mount in mounts.iter().filter(|mount| is_hierarchy(mount, version)) {
-            let Some(below) = below_mount(Path::new(group), &unescape(mount.root)) else {
+/// This process's cgroup or one of its parents, as a directory of the described machine.
+#[derive(Debug)]
+struct Group {
+    version: Version,
+    dir: PathBuf,
+    counts_hugetlb: bool,
+}
+
+/// A line of `/proc/self/cgroup` (cgroups(7)).
+#[derive(Debug, Clone, Copy)]
+struct Membership<'a> {
+    version: Version,
+    id: &'a str,
+    controllers: &'a str,
+    group: &'a str,
+}
+
+/// What `/proc/self/cgroup` says, and the mounts that show the groups it names.
+#[derive(Debug)]
+pub(crate) struct Cgroups<'a> {
+    memberships: Vec<Membership<'a>>,
+    mounts: &'a [Mount<'a>],
+}
+
+impl<'a> Cgroups<'a> {
+    pub(crate) fn new(text: &'a str, mounts: &'a [Mount<'a>]) -> Self {
+        Self {
+            memberships: text.lines().filter_map(membership).collect(),
+            mounts,
+        }
+    }
+
+    /// The lines that matter, with the groups under the names that a recording gives them.
+    pub(crate) fn recorded(&self, names: &mut Pseudonyms) -> String {
+        let line = |membership: &Membership<'_>| {
+            let controllers: Vec<_> = used(membership.controllers).collect();
+            if membership.version == Version::V1 && controllers.is_empty() {
+                return None;
+            }
+            let group = names.group(Path::new(membership.group));
+            let (id, controllers) = (membership.id, controllers.join(","));
+            Some(format!("{id}:{controllers}:{}\n", group.display()))
+        };
+        self.memberships.iter().filter_map(line).collect()
+    }
+
+    /// The process's group in every hierarchy that can have the controller, each with its parents,
+    /// nearest first. Under systemd's hybrid mode that may be one of version 1 and one of version 2,
+    /// and only the files in them tell which one has the controller.
+    fn groups(&self, root: &mut Root, controller: &str) -> Vec<Group> {
+        let mut groups = Vec::new();
+        for membership in &self.memberships {
+            let version = membership.version;
+            if version == Version::V1
+                && !used(membership.controllers).any(|name| name == controller)
+            {
+                continue;
+            }
+            let shown = self.mounts.iter().filter_map(|mount| {
+                let below = below_mount(Path::new(membership.group), &unescape(mount.root))?;
+                is_hierarchy(mount, version, controller).then_some((mount, below))
+            });
+            // Of several mounts the one that shows the most parents counts, so that none counts twice.
+            let most = shown.min_by_key(|(_, below)| Reverse(below.components().count()));
+            let Some((mount, below)) = most else {
                 continue;
             };
             let point = unescape(mount.point);
             for group in below.ancestors() {
-                // Collecting drops the slash that joining an empty path leaves at the end.
-                let group: PathBuf = point.join(group).components().collect();
-                let found = quota_of(root, version, &group);
-                if let Some(quota) = found
-                    && tightest
-                        .as_ref()
-                        .is_none_or(|tightest| quota.is_tighter_than(tightest))
-                {
-                    tightest = Some(quota);
-                }
+                root.moved_when_recorded(&point, group);
+                groups.push(Group {
+                    version,
+                    dir: join(&point, group),
+                    counts_hugetlb: version == Version::V2
+                        && mount.has_super_option(COUNTS_HUGETLB),
+                });
             }
         }
+        groups
     }
-    tightest
 }
 
-/// A line `4:cpu,cpuacct:/group` (version 1) or `0::/group` (version 2).
-fn membership(line: &str) -> Option<(Version, &str)> {
+/// `4:cpu,cpuacct:/group` (version 1) or `0::/group` (version 2).
+fn membership(line: &str) -> Option<Membership<'_>> {
     let mut fields = line.splitn(3, ':');
     let (id, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
-    if id == "0" && controllers.is_empty() {
-        Some((Version::V2, group))
-    } else if controllers.split(',').any(|controller| controller == "cpu") {
-        Some((Version::V1, group))
-    } else {
-        None
-    }
+    let version = match (id, controllers) {
+        ("0", "") => Version::V2,
+        _ => Version::V1,
+    };
+    Some(Membership {
+        version,
+        id,
+        controllers,
+        group,
+    })
 }
 
-fn is_hierarchy(mount: &Mount<'_>, version: Version) -> bool {
+fn used(controllers: &str) -> impl Iterator<Item = &str> {
+    controllers
+        .split(',')
+        .filter(|name| CONTROLLERS.contains(name))
+}
+
+fn is_hierarchy(mount: &Mount<'_>, version: Version, controller: &str) -> bool {
     match version {
-        Version::V1 => mount.fs_type == "cgroup" && mount.has_super_option("cpu"),
+        Version::V1 => mount.fs_type == "cgroup" && mount.has_super_option(controller),
         Version::V2 => mount.fs_type == "cgroup2",
     }
 }
@@ -96,43 +150,13 @@ fn below_mount(group: &Path, mount_root: &Path) -> Option<PathBuf> {
     plain.then(|| below.to_owned())
 }
 
-fn quota_of(root: &mut Root, version: Version, cgroup: &Path) -> Option<CpuQuota> {
-    let (quota, period_us) = match version {
-        Version::V1 => {
-            let quota: i64 = read(root, &cgroup.join("cpu.cfs_quota_us"), |text| {
-                text.trim().parse().ok()
-            })?;
-            let period = read(root, &cgroup.join("cpu.cfs_period_us"), cpu_period)?;
-            // -1 stands for "no limit".
-            (u64::try_from(quota).ok(), period)
-        }
-        Version::V2 => read(root, &cgroup.join("cpu.max"), cpu_max)?,
-    };
-    Some(CpuQuota {
-        quota_us: quota?,
-        period_us,
-        cgroup: cgroup.to_owned(),
-    })
+/// Collecting drops the slash that joining an empty path leaves at the end.
+pub(crate) fn join(point: &Path, group: &Path) -> PathBuf {
+    point.join(group).components().collect()
 }
 
+/// What a file of a group says, or `None` after noting a problem if the file is there.
 fn read<T>(root: &mut Root, path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let text = root.text(path)?;
     root.understand(path, &text, parse)
 }
-
-/// The quota and the period of `50000 100000`, or no quota for `max 100000`.
-fn cpu_max(text: &str) -> Option<(Option<u64>, u64)> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let quota = match quota {
-        "max" => None,
-        quota => Some(quota.parse().ok()?),
-    };
-    Some((quota, cpu_period(period)?))
-}
-
-fn cpu_period(text: &str) -> Option<u64> {
-    text.trim().parse().ok().filter(|period| *period > 0)
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::fields::field;
+use crate::fields::{field, only};
 use crate::root::Root;
 
 /// The CPU model, from the first block of `/proc/cpuinfo`.
@@ -28,16 +28,26 @@ impl Cpu {
         };
         let block = first_block(file);
         let block = root.present(CPUINFO, block).unwrap_or_default();
+        let block = used_lines(&block);
+        root.keep(CPUINFO, &block);
         let text = |name| field(&block, name).unwrap_or_default().to_owned();
         Self {
             vendor: text("vendor_id"),
             model: text("model name"),
             phys_addr_bits: field(&block, "address sizes")
                 .and_then(|sizes| root.understand(CPUINFO, sizes, physical_bits)),
-            hypervisor: field(&block, "flags")
-                .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+            hypervisor: field(&block, "flags").is_some(),
         }
     }
+}
+
+fn used_lines(block: &str) -> String {
+    let mut kept = only(block, &["vendor_id", "model name", "address sizes"]);
+    let flags = field(block, "flags").unwrap_or_default();
+    if flags.split_whitespace().any(|flag| flag == "hypervisor") {
+        kept.push_str("flags: hypervisor\n");
+    }
+    kept
 }
 
 /// The file up to the first blank line. It is read in small pieces because the kernel makes the

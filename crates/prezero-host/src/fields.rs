@@ -8,6 +8,14 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
+/// The first line with each of these names, in their order: what [`field`] needs of a longer text.
+pub(crate) fn only(text: &str, names: &[&str]) -> String {
+    names
+        .iter()
+        .filter_map(|name| Some(format!("{name}: {}\n", field(text, name)?)))
+        .collect()
+}
+
 /// A value like `24684096 kB` in bytes.
 pub(crate) fn kilobytes(value: &str) -> Option<u64> {
     let number = value.trim().strip_suffix("kB")?;
@@ -35,6 +43,13 @@ mod tests {
         assert_eq!(field(text, "Node 0 MemTotal"), Some("8 kB"));
         assert_eq!(field(text, "model"), Some("1"));
         assert_eq!(field(text, "model name"), Some("A: B"));
+    }
+
+    #[test]
+    fn only_the_first_line_of_each_name_is_kept() {
+        let text = "Name: secret\nMemFree:\t 8 kB\nMemTotal: 9 kB\nMemFree: 7 kB\n";
+        let kept = only(text, &["MemTotal", "MemFree", "MemUsed"]);
+        assert_eq!(kept, "MemTotal: 9 kB\nMemFree: 8 kB\n");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use crate::cgroup::{CpuQuota, cpu_quota};
+use crate::cgroup::{
+    Cgroups, CpuQuota, HugetlbLimit, MemoryLimit, cpu_quota, hugetlb_limits, memory_limits,
+};
 use crate::cpu::Cpu;
-use crate::fields::{field, kilobytes};
+use crate::fields::{field, kilobytes, only};
 use crate::hugepages::{HugepagePool, default_size, host_pools};
 use crate::id_set::IdSet;
 use crate::kernel::Kernel;
@@ -12,6 +14,7 @@ use crate::mountinfo;
 use crate::mounts::{HugetlbfsMount, hugetlbfs};
 use crate::node::{Node, read_ids, read_nodes};
 use crate::page_size::PageSize;
+use crate::process_limits::ProcessLimits;
 use crate::root::{Problem, Root};
 use crate::thp::Thp;
 
@@ -46,6 +49,17 @@ pub struct Host {
     pub allowed_nodes: IdSet,
     /// The tightest limit on CPU time.
     pub cpu_quota: Option<CpuQuota>,
+    /// The limits on hugepages, none of them infinite: those of this process's cgroup, then those of
+    /// its parent, and so on.
+    pub hugetlb_limits: Vec<HugetlbLimit>,
+    /// The limits on memory, in the same order.
+    pub memory_limits: Vec<MemoryLimit>,
+    /// The limits set with setrlimit(2).
+    pub limits: ProcessLimits,
+    /// Whether the kernel moves memory to the node of the CPU that uses it, in
+    /// `/proc/sys/kernel/numa_balancing`. It leaves hugetlb pages alone (`task_numa_work` in the
+    /// kernel's `kernel/sched/fair.c`), and unmaps other guest memory again and again to see who uses it.
+    pub numa_balancing: bool,
     /// Files that exist but could not be understood.
     pub problems: Vec<Problem>,
 }
@@ -60,14 +74,21 @@ impl Host {
     /// The facts of the machine whose `/proc` and `/sys` are in `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
-        let root = &mut Root::new(root);
+        Self::read_below(&mut Root::new(root))
+    }
+
+    pub(crate) fn read_below(root: &mut Root) -> Self {
         let own = root.own_directory();
-        let meminfo = root.text("proc/meminfo").unwrap_or_default();
-        let status = root.text(format!("{own}/status")).unwrap_or_default();
-        let cgroups = root.text(format!("{own}/cgroup")).unwrap_or_default();
+        let meminfo = root.reduced("proc/meminfo", |text| only(text, MEMINFO));
+        let meminfo = meminfo.unwrap_or_default();
+        let status_path = format!("{own}/status");
+        let status = root.reduced(&status_path, |text| only(text, STATUS));
+        let status = status.unwrap_or_default();
+        let cgroup_path = format!("{own}/cgroup");
+        let cgroup_text = root.unrecorded_text(&cgroup_path);
         let mountinfo_path = format!("{own}/mountinfo");
-        let mountinfo = root.text(&mountinfo_path).unwrap_or_default();
-        let (all_mounts, broken) = mountinfo::parse(&mountinfo);
+        let mountinfo_text = root.unrecorded_text(&mountinfo_path);
+        let (all_mounts, broken) = mountinfo::parse(mountinfo_text.as_deref().unwrap_or_default());
         if broken > 0 {
             root.problem(
                 &mountinfo_path,
@@ -75,9 +96,17 @@ impl Host {
             );
         }
 
+        let cgroups = Cgroups::new(cgroup_text.as_deref().unwrap_or_default(), &all_mounts);
+        if cgroup_text.is_some() {
+            root.keep_renamed(&cgroup_path, |names| cgroups.recorded(names));
+        }
+        if mountinfo_text.is_some() {
+            root.keep_renamed(&mountinfo_path, |names| {
+                mountinfo::recorded(&all_mounts, broken, names)
+            });
+        }
         let pools = host_pools(root, &meminfo);
         let default_hugepage_size = default_size(root, &meminfo);
-        let status_path = format!("{own}/status");
         let mut allowed = |name| {
             field(&status, name)
                 .and_then(|list| root.understand(&status_path, list, |list| list.parse().ok()))
@@ -93,13 +122,17 @@ impl Host {
                 .unwrap_or_else(|| nodes.iter().flat_map(|node| &node.cpus).collect()),
             allowed_nodes: allowed_nodes
                 .unwrap_or_else(|| nodes.iter().map(|node| node.id).collect()),
+            hugetlb_limits: hugetlb_limits(root, &cgroups, &pools),
+            memory_limits: memory_limits(root, &cgroups),
+            limits: ProcessLimits::read(root, &format!("{own}/limits")),
+            numa_balancing: root.number_or("proc/sys/kernel/numa_balancing", 0) > Some(0),
             nodes,
             pools,
             default_hugepage_size,
             thp: Thp::read(root),
             mem_available: memory(root, &meminfo, "MemAvailable"),
             mounts: hugetlbfs(root, &mountinfo_path, &all_mounts, default_hugepage_size),
-            cpu_quota: cpu_quota(root, &cgroups, &all_mounts),
+            cpu_quota: cpu_quota(root, &cgroups),
             problems: std::mem::take(&mut root.problems),
         }
     }
@@ -116,6 +149,21 @@ impl Host {
         self.pools.iter().find(|pool| pool.page_size == page_size)
     }
 }
+
+/// What is looked up in `/proc/meminfo`.
+const MEMINFO: &[&str] = &[
+    "MemTotal",
+    "MemFree",
+    "MemAvailable",
+    "HugePages_Total",
+    "HugePages_Free",
+    "HugePages_Rsvd",
+    "HugePages_Surp",
+    "Hugepagesize",
+];
+
+/// What is looked up in the `status` file of a thread.
+const STATUS: &[&str] = &["Cpus_allowed_list", "Mems_allowed_list"];
 
 /// The nodes, and whether the kernel told them. A kernel without NUMA is one node of all CPUs, and
 /// without `/sys` nothing better is known than the CPUs this process may use.

@@ -38,8 +38,10 @@ impl Kernel {
         let preempt = match marked(&debug, '(', ')') {
             Some(model) => model.to_owned(),
             None => {
-                let version = root.text("proc/version").unwrap_or_default();
-                let cmdline = root.text("proc/cmdline").unwrap_or_default();
+                let version = root.reduced("proc/version", build_flags);
+                let version = version.unwrap_or_default();
+                let cmdline = root.reduced("proc/cmdline", preempt_words);
+                let cmdline = cmdline.unwrap_or_default();
                 preempt_model(&version, &cmdline).to_owned()
             }
         };
@@ -47,21 +49,43 @@ impl Kernel {
     }
 }
 
-/// The model as far as the build flags (`init/Makefile` of the kernel) and the command line tell.
-fn preempt_model<'a>(version: &str, cmdline: &'a str) -> &'a str {
-    // What stands before "#1 SMP PREEMPT" names the builder and the compiler.
+/// `#` and the flags of `/proc/version` that tell the model. What stands before `#1 SMP PREEMPT`
+/// names the builder and the compiler.
+fn build_flags(version: &str) -> String {
     let Some((_, build)) = version.rsplit_once('#') else {
+        return String::new();
+    };
+    let flags = build
+        .split_whitespace()
+        .filter(|word| matches!(*word, "PREEMPT" | "PREEMPT_DYNAMIC" | "PREEMPT_RT"));
+    let words: Vec<_> = std::iter::once("#").chain(flags).collect();
+    words.join(" ") + "\n"
+}
+
+/// The `preempt=` words that the kernel knows: it ignores others.
+fn preempt_words(cmdline: &str) -> String {
+    let known = |word: &&str| {
+        let model = word.strip_prefix("preempt=");
+        matches!(model, Some("none" | "voluntary" | "full" | "lazy"))
+    };
+    let words: Vec<_> = cmdline.split_whitespace().filter(known).collect();
+    words.join(" ") + "\n"
+}
+
+/// The model as far as the build flags (`init/Makefile` of the kernel) and the command line tell.
+fn preempt_model<'a>(flags: &str, cmdline: &'a str) -> &'a str {
+    let Some(build) = flags.strip_prefix('#') else {
         return "unknown";
     };
     let flag = |name| build.split_whitespace().any(|word| word == name);
     if flag("PREEMPT_RT") {
         "rt"
     } else if flag("PREEMPT_DYNAMIC") {
-        // The kernel ignores a word it does not know, and the last one it knows counts.
+        // The last word counts.
         cmdline
             .split_whitespace()
             .filter_map(|word| word.strip_prefix("preempt="))
-            .rfind(|model| matches!(*model, "none" | "voluntary" | "full" | "lazy"))
+            .next_back()
             .unwrap_or("dynamic")
     } else if flag("PREEMPT") {
         "full"
@@ -81,7 +105,7 @@ mod tests {
         let model = |flags: &str, cmdline| {
             let version =
                 format!("Linux version 6.1 (build@host) (gcc PREEMPT_RT 15) #1 SMP {flags} Mon\n");
-            preempt_model(&version, cmdline).to_owned()
+            preempt_model(&build_flags(&version), &preempt_words(cmdline)).to_owned()
         };
         assert_eq!(model("PREEMPT_DYNAMIC", "quiet"), "dynamic");
         assert_eq!(model("PREEMPT_DYNAMIC", "preempt=full quiet\n"), "full");
@@ -92,7 +116,10 @@ mod tests {
         assert_eq!(model("PREEMPT", "preempt=none"), "full");
         assert_eq!(model("PREEMPT_RT", ""), "rt");
         assert_eq!(model("", ""), "none or voluntary");
-        assert_eq!(preempt_model("", ""), "unknown");
+        assert_eq!(
+            preempt_model(&build_flags("Linux version 6.1"), ""),
+            "unknown"
+        );
     }
 
     #[test]
@@ -124,7 +151,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_has_a_model(version in "\\PC*|#[ A-Z_]*", cmdline in "\\PC*") {
-            prop_assert!(!preempt_model(&version, &cmdline).is_empty());
+            let (flags, words) = (build_flags(&version), preempt_words(&cmdline));
+            prop_assert!(!preempt_model(&flags, &words).is_empty());
+            prop_assert_eq!(build_flags(&flags), flags);
+            prop_assert_eq!(preempt_words(&words), words);
         }
     }
 }

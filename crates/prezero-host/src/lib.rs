@@ -3,7 +3,8 @@
 //!
 //! Everything is read from files below a root directory, `/` for the running machine. A directory
 //! with copies of the same files stands in for any other machine, so that a plan for a 16 TiB host
-//! can be made, and tested, on a laptop. Nothing here makes a system call other than to read files.
+//! can be made, and tested, on a laptop; [`Host::record`] makes such a directory. Nothing else here makes
+//! a system call other than to read files.
 //!
 //! Reading never fails. A file that is absent leaves its fact absent; a file that is there but
 //! cannot be understood leaves the fact absent too, and adds a [`Problem`].
@@ -28,10 +29,13 @@ mod mountinfo;
 mod mounts;
 mod node;
 mod page_size;
+mod process_limits;
+mod pseudonyms;
+mod recording;
 mod root;
 mod thp;
 
-pub use cgroup::CpuQuota;
+pub use cgroup::{CpuQuota, HugetlbLimit, LimitKind, MemoryLimit};
 pub use cpu::Cpu;
 pub use host::Host;
 pub use hugepages::{HugepagePool, NodePool};
@@ -40,5 +44,6 @@ pub use kernel::Kernel;
 pub use mounts::HugetlbfsMount;
 pub use node::Node;
 pub use page_size::PageSize;
+pub use process_limits::ProcessLimits;
 pub use root::Problem;
 pub use thp::Thp;

@@ -1,9 +1,12 @@
 //! The lines of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+use crate::cgroup::{CONTROLLERS, COUNTS_HUGETLB};
+use crate::pseudonyms::Pseudonyms;
 
 /// One mount. Paths are still escaped, as they are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,11 +25,23 @@ impl Mount<'_> {
     pub(crate) fn has_super_option(&self, name: &str) -> bool {
         self.super_options.split(',').any(|option| option == name)
     }
+
+    /// A bind mount can be read-only on its own, or the filesystem as a whole.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.options.split(',').any(|option| option == "ro") || self.has_super_option("ro")
+    }
+
+    /// Whether the mount point is in a directory below `other`'s.
+    pub(crate) fn is_below(&self, other: &Mount<'_>) -> bool {
+        directories_above(self.point).any(|dir| dir == other.point)
+    }
 }
 
 /// The mounts that can be reached, in the order of the file, and how many lines made no sense.
 ///
-/// A mount is out of reach where another one covers it: one on the same path, with it as parent.
+/// A mount is out of reach where another one covers it: one on the same path, with it as parent, or
+/// one with the same parent on a directory above it; and so are the mounts in one that is covered
+/// by the latter.
 pub(crate) fn parse(text: &str) -> (Vec<Mount<'_>>, usize) {
     let lines: Vec<Option<Mount<'_>>> = text.lines().map(parse_line).collect();
     let broken = lines.iter().filter(|mount| mount.is_none()).count();
@@ -36,8 +51,74 @@ pub(crate) fn parse(text: &str) -> (Vec<Mount<'_>>, usize) {
         .filter(|mount| mount.parent != mount.id)
         .map(|mount| (mount.parent, mount.point))
         .collect();
-    let reachable = mounts().filter(|mount| !covered.contains(&(mount.id, mount.point)));
+    let by_id: HashMap<u64, Mount<'_>> = mounts().map(|mount| (mount.id, mount)).collect();
+    let is_hidden = |mount: Mount<'_>| {
+        let mut next = Some(mount);
+        let mut parents = std::iter::from_fn(|| {
+            let current = next?;
+            let parent = by_id.get(&current.parent).copied();
+            next = parent.filter(|parent| parent.id != current.id);
+            Some(current)
+        });
+        // Nothing stops a mountinfo that is made up from going round in circles.
+        parents.by_ref().take(by_id.len()).any(|mount| {
+            directories_above(mount.point).any(|dir| covered.contains(&(mount.parent, dir)))
+        })
+    };
+    let reachable =
+        mounts().filter(|mount| !covered.contains(&(mount.id, mount.point)) && !is_hidden(*mount));
     (reachable.collect(), broken)
+}
+
+/// `/a` and `/` for `/a/b`, escaped or not.
+fn directories_above(point: &str) -> impl Iterator<Item = &str> {
+    let slashes = point.rmatch_indices('/').map(|(index, _)| index);
+    let above = slashes.map(|index| if index == 0 { "/" } else { &point[..index] });
+    above.filter(move |dir| *dir != point)
+}
+
+/// The mounts that matter and only the options that do, with the paths under the names that a
+/// recording gives them.
+pub(crate) fn recorded(mounts: &[Mount<'_>], broken: usize, names: &mut Pseudonyms) -> String {
+    let mut text = "?\n".repeat(broken);
+    for mount in mounts {
+        let hugetlbfs = || mounts.iter().filter(|mount| mount.fs_type == "hugetlbfs");
+        let (fs_type, root, options) = match mount.fs_type {
+            "hugetlbfs" => (mount.fs_type, PathBuf::from("/"), used_options(mount)),
+            "cgroup" | "cgroup2"
+                if !used_options(mount).is_empty() || mount.fs_type == "cgroup2" =>
+            {
+                (
+                    mount.fs_type,
+                    names.group(&unescape(mount.root)),
+                    used_options(mount),
+                )
+            }
+            _ if hugetlbfs().any(|other| mount.is_below(other)) => {
+                ("other", PathBuf::from("/"), Vec::new())
+            }
+            _ => continue,
+        };
+        let access = if mount.is_read_only() { "ro" } else { "rw" };
+        let options: Vec<_> = [access].into_iter().chain(options).collect();
+        text.push_str(&format!(
+            "{} {} 0:0 {} {} {access} - {fs_type} none {}\n",
+            mount.id,
+            mount.parent,
+            root.display(),
+            names.mount_point(&unescape(mount.point)).display(),
+            options.join(","),
+        ));
+    }
+    text
+}
+
+fn used_options<'a>(mount: &Mount<'a>) -> Vec<&'a str> {
+    let is_used = |option: &&str| match option.split_once('=') {
+        Some((name, _)) => mount.fs_type == "hugetlbfs" && matches!(name, "pagesize" | "size"),
+        None => CONTROLLERS.contains(option) || *option == COUNTS_HUGETLB,
+    };
+    mount.super_options.split(',').filter(is_used).collect()
 }
 
 /// `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/sda rw`: any number of fields may stand
@@ -112,6 +193,24 @@ mod tests {
                     27 24 0:9 / /other rw - devpts third rw\n";
         let reachable: Vec<_> = parse(text).0.iter().map(|mount| mount.id).collect();
         assert_eq!(reachable, [24, 26, 27]);
+    }
+
+    #[test]
+    fn a_mount_below_a_covered_directory_is_out_of_reach_with_all_that_is_in_it() {
+        let text = "24 24 0:6 / / rw - ext4 none rw\n\
+                    25 24 0:7 / /mnt/huge rw - hugetlbfs none rw\n\
+                    26 25 0:8 / /mnt/huge/in rw - tmpfs none rw\n\
+                    27 24 0:9 / /mnt rw - tmpfs none rw\n\
+                    28 27 0:9 / /mnt/huge2 rw - hugetlbfs none rw\n\
+                    29 24 0:9 / /mntx rw - tmpfs none rw\n";
+        let reachable: Vec<_> = parse(text).0.iter().map(|mount| mount.id).collect();
+        assert_eq!(reachable, [24, 27, 28, 29]);
+    }
+
+    #[test]
+    fn parents_that_go_round_in_circles_end() {
+        let text = "1 2 0:6 / /a/x rw - ext4 none rw\n2 1 0:7 / /a/y rw - ext4 none rw\n";
+        assert_eq!(parse(text).0.len(), 2);
     }
 
     #[test]

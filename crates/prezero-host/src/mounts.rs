@@ -1,7 +1,8 @@
 //! Mounted hugetlbfs filesystems.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
+use crate::host::Host;
 use crate::mountinfo::{Mount, unescape};
 use crate::page_size::PageSize;
 use crate::root::Root;
@@ -17,6 +18,36 @@ pub struct HugetlbfsMount {
     pub size_limit: Option<u64>,
     /// Whether nothing can be written to it.
     pub read_only: bool,
+    /// Where filesystems of other types are mounted below `path`: what is there is not on this one.
+    pub covered: Vec<PathBuf>,
+}
+
+impl Host {
+    /// The mount to use for pages of this size: the first one in `mounts` that has it and is not
+    /// read-only, whatever its `size_limit`. The order is the kernel's (`/proc/self/mountinfo`), so
+    /// that the choice is the same every time.
+    #[must_use]
+    pub fn mount_for(&self, page_size: PageSize) -> Option<&HugetlbfsMount> {
+        self.mounts
+            .iter()
+            .find(|mount| mount.page_size == Some(page_size) && !mount.read_only)
+    }
+
+    /// The hugetlbfs mount that an absolute path is on, as far as the path's text tells: the one with
+    /// the longest `path` in front, unless another filesystem is mounted in between. Symbolic links
+    /// are not followed (std::fs::canonicalize does), and a path with `..` is on none.
+    #[must_use]
+    pub fn mount_of(&self, path: &Path) -> Option<&HugetlbfsMount> {
+        let ends_elsewhere = path.components().any(|part| part == Component::ParentDir);
+        if ends_elsewhere || !path.is_absolute() {
+            return None;
+        }
+        self.mounts
+            .iter()
+            .filter(|mount| path.starts_with(&mount.path))
+            .max_by_key(|mount| mount.path.components().count())
+            .filter(|mount| !mount.covered.iter().any(|other| path.starts_with(other)))
+    }
 }
 
 /// The hugetlbfs mounts among `mounts`, in the same order.
@@ -39,9 +70,12 @@ pub(crate) fn hugetlbfs(
                 None => default_size,
             },
             size_limit: option(mount, "size").and_then(|size| root.understand(path, size, bytes)),
-            // A bind mount can be read-only on its own, or the filesystem as a whole.
-            read_only: mount.options.split(',').any(|option| option == "ro")
-                || mount.has_super_option("ro"),
+            read_only: mount.is_read_only(),
+            covered: mounts
+                .iter()
+                .filter(|other| other.fs_type != "hugetlbfs" && other.is_below(mount))
+                .map(|other| unescape(other.point))
+                .collect(),
         })
         .collect()
 }

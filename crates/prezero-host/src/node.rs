@@ -1,6 +1,6 @@
 //! NUMA nodes.
 
-use crate::fields::{field, kilobytes};
+use crate::fields::{field, kilobytes, only};
 use crate::hugepages::{NodePool, node_pools};
 use crate::id_set::IdSet;
 use crate::page_size::PageSize;
@@ -69,13 +69,15 @@ pub(crate) fn read_nodes(root: &mut Root) -> Option<Vec<Node>> {
 fn read_node(root: &mut Root, id: u32, online: &IdSet) -> Node {
     let dir = format!("{NODES}/node{id}");
     let meminfo = format!("{dir}/meminfo");
-    let memory = root.text(&meminfo).unwrap_or_default();
+    let (total, free) = (format!("Node {id} MemTotal"), format!("Node {id} MemFree"));
+    let memory = root.reduced(&meminfo, |text| only(text, &[&total, &free]));
+    let memory = memory.unwrap_or_default();
     Node {
         id,
         cpus: read_ids(root, &format!("{dir}/cpulist")).unwrap_or_default(),
         distances: read_distances(root, &format!("{dir}/distance"), online),
-        mem_total: memory_field(root, &meminfo, &memory, &format!("Node {id} MemTotal")),
-        mem_free: memory_field(root, &meminfo, &memory, &format!("Node {id} MemFree")),
+        mem_total: memory_field(root, &meminfo, &memory, &total),
+        mem_free: memory_field(root, &meminfo, &memory, &free),
         pools: node_pools(root, &format!("{dir}/hugepages")),
     }
 }

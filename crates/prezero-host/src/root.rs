@@ -3,7 +3,10 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use crate::pseudonyms::Pseudonyms;
+use crate::recording::Recording;
 
 /// A file that exists but could not be read or understood. The fact it holds is then missing from
 /// the [`Host`](crate::Host), as if the file were absent.
@@ -21,11 +24,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The directory below which all files are read, and the problems met so far.
+/// The directory below which all files are read, the problems met so far and, for a recording, what
+/// was read.
 #[derive(Debug)]
 pub(crate) struct Root {
     dir: PathBuf,
     pub(crate) problems: Vec<Problem>,
+    recording: Option<Recording>,
 }
 
 impl Root {
@@ -33,6 +38,7 @@ impl Root {
         let mut root = Self {
             dir: dir.into(),
             problems: Vec::new(),
+            recording: None,
         };
         if !dir.is_dir() {
             root.problem("", "Is not a directory");
@@ -40,19 +46,35 @@ impl Root {
         root
     }
 
-    /// Where a path of the described machine is on this one.
-    pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
-        let path = path.as_ref();
-        self.dir.join(path.strip_prefix("/").unwrap_or(path))
+    /// Like [`new`](Self::new), and keeps a copy of what is read.
+    pub(crate) fn recording(dir: &Path) -> Self {
+        Self {
+            recording: Some(Recording::default()),
+            ..Self::new(dir)
+        }
     }
 
-    pub(crate) fn is_dir(&self, path: &str) -> bool {
-        self.join(path).is_dir()
+    /// What was read so far; nothing unless it is kept.
+    pub(crate) fn into_recording(self) -> Recording {
+        self.recording.unwrap_or_default()
+    }
+
+    /// Where a path of the described machine is on this one: always below the root directory.
+    pub(crate) fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(plain(path.as_ref()))
+    }
+
+    pub(crate) fn is_dir(&mut self, path: &str) -> bool {
+        let is_dir = self.join(path).is_dir();
+        if is_dir && let Some(recording) = &mut self.recording {
+            recording.directory(path);
+        }
+        is_dir
     }
 
     /// The directory of this thread: the first thread's mask, cgroup and mounts, which `/proc/self`
     /// shows, may be different. Linux before 3.17, and most copies, only have `/proc/self`.
-    pub(crate) fn own_directory(&self) -> &'static str {
+    pub(crate) fn own_directory(&mut self) -> &'static str {
         if self.is_dir("proc/thread-self") {
             "proc/thread-self"
         } else {
@@ -62,15 +84,61 @@ impl Root {
 
     /// The contents of a file; bytes that are not UTF-8 become U+FFFD.
     pub(crate) fn text(&mut self, path: impl AsRef<Path>) -> Option<String> {
+        let text = self.unrecorded_text(&path)?;
+        self.keep(path, &text);
+        Some(text)
+    }
+
+    /// What `reduce` leaves of a file. Only that goes into a recording too, so that a reader cannot
+    /// use what a recording lacks.
+    pub(crate) fn reduced(
+        &mut self,
+        path: impl AsRef<Path>,
+        reduce: impl FnOnce(&str) -> String,
+    ) -> Option<String> {
+        let text = reduce(&self.unrecorded_text(&path)?);
+        self.keep(path, &text);
+        Some(text)
+    }
+
+    /// The contents of a file of which the caller has to [`keep`](Self::keep) what it uses.
+    pub(crate) fn unrecorded_text(&mut self, path: impl AsRef<Path>) -> Option<String> {
         let contents = fs::read(self.join(&path));
         self.present(path, contents)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Like [`text`](Self::text), for a file that ordinary users are not expected to read.
-    pub(crate) fn text_if_readable(&self, path: &str) -> Option<String> {
+    pub(crate) fn text_if_readable(&mut self, path: &str) -> Option<String> {
         let bytes = fs::read(self.join(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        self.keep(path, &text);
+        Some(text)
+    }
+
+    pub(crate) fn keep(&mut self, path: impl AsRef<Path>, text: &str) {
+        if let Some(recording) = &mut self.recording {
+            recording.file(path.as_ref(), text);
+        }
+    }
+
+    /// Like [`keep`](Self::keep), for a text in which the paths have the names of the recording.
+    pub(crate) fn keep_renamed(
+        &mut self,
+        path: &str,
+        text: impl FnOnce(&mut Pseudonyms) -> String,
+    ) {
+        if let Some(recording) = &mut self.recording {
+            let text = text(&mut recording.names);
+            recording.file(Path::new(path), &text);
+        }
+    }
+
+    /// Files of the cgroup `group`, shown by the mount at `point`, have another place in a recording.
+    pub(crate) fn moved_when_recorded(&mut self, point: &Path, group: &Path) {
+        if let Some(recording) = &mut self.recording {
+            recording.cgroup(point, group);
+        }
     }
 
     pub(crate) fn open(&mut self, path: &str) -> Option<File> {
@@ -85,7 +153,13 @@ impl Root {
                 .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
                 .collect()
         });
-        self.present(path, names).unwrap_or_default()
+        let names: Vec<String> = self.present(path, names).unwrap_or_default();
+        if let Some(recording) = &mut self.recording {
+            for name in &names {
+                recording.directory(&format!("{path}/{name}"));
+            }
+        }
+        names
     }
 
     /// The text of a file as something else, or `None` after noting a problem.
@@ -142,6 +216,13 @@ impl Root {
     }
 }
 
+/// A path without a leading slash, and without `..`, which a mountinfo made up by hand may have.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|component| matches!(component, Component::Normal(_)))
+        .collect()
+}
+
 /// A temporary root directory with the given files.
 #[cfg(test)]
 pub(crate) fn with_files(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -164,6 +245,7 @@ mod tests {
         let mut root = Root::new(dir.path());
         assert_eq!(root.text("/etc/answer").as_deref(), Some("42\n"));
         assert_eq!(root.number("etc/answer"), Some(42));
+        assert_eq!(root.number("/../etc/./answer"), Some(42));
     }
 
     #[test]

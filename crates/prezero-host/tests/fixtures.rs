@@ -1,4 +1,4 @@
-//! Copies of the files of five machines are read as a person would read them.
+//! Copies of the files of machines are read as a person would read them.
 
 use std::path::{Path, PathBuf};
 
@@ -51,6 +51,7 @@ fn one_node() {
         page_size: Some(PageSize::HUGE_2M),
         size_limit: None,
         read_only: false,
+        covered: vec![],
     };
     assert_eq!(host.mounts, [mount]);
 }
@@ -167,6 +168,45 @@ fn node_ids_may_have_gaps_and_nodes_no_cpus() {
     assert!(host.mounts[1].read_only);
 }
 
+/// A CXL device: its memory is a node of its own, far from all CPUs.
+#[test]
+fn a_node_of_memory_only_is_far_from_both_sockets() {
+    let host = fixture("memory-only-node");
+    let node = host.node(2).unwrap();
+    assert!(node.cpus.is_empty());
+    assert_eq!(node.distances, [(0, 38), (1, 28), (2, 10)]);
+    assert_eq!(node.mem_total, Some(128 << 30));
+    assert_eq!(node.pool(PageSize::HUGE_2M).unwrap().free, 4096);
+    assert_eq!(host.allowed_nodes, ids("0-2"));
+    assert!(host.numa_balancing, "2 is tiering, and moves memory too");
+    assert_eq!(host.kernel.preempt, "voluntary");
+}
+
+#[test]
+fn a_node_of_cpus_only_has_neither_memory_nor_pools() {
+    let host = fixture("cpu-only-node");
+    let node = host.node(1).unwrap();
+    assert_eq!(node.cpus, ids("4-7"));
+    assert_eq!(node.mem_total, Some(0));
+    assert_eq!(node.pools, []);
+    assert_eq!(host.allowed_nodes, ids("0"));
+    assert!(host.numa_balancing);
+}
+
+#[test]
+fn the_default_size_may_be_1_gib() {
+    let host = fixture("default-1g");
+    assert_eq!(host.default_hugepage_size, Some(PageSize::HUGE_1G));
+    let available = |size| host.pool(size).unwrap().available();
+    assert_eq!(available(PageSize::HUGE_1G), 12);
+    assert_eq!(available(PageSize::HUGE_2M), 1280);
+    assert_eq!(host.mounts[0].page_size, Some(PageSize::HUGE_1G));
+    let path = |size| host.mount_for(size).unwrap().path.clone();
+    assert_eq!(path(PageSize::HUGE_1G), PathBuf::from("/dev/hugepages"));
+    assert_eq!(path(PageSize::HUGE_2M), PathBuf::from("/mnt/huge_2MB"));
+    assert!(!host.numa_balancing);
+}
+
 /// The sum over the nodes is the host's figure, as it is on a real machine at rest.
 #[test]
 fn fixtures_agree_with_themselves() {
@@ -175,6 +215,11 @@ fn fixtures_agree_with_themselves() {
         "two-sockets-uneven",
         "eight-nodes-16t",
         "sparse-node-ids",
+        "memory-only-node",
+        "cpu-only-node",
+        "cgroup2-parent-limit",
+        "cgroup1",
+        "default-1g",
     ] {
         let host = fixture(name);
         for pool in &host.pools {

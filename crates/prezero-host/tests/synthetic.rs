@@ -109,10 +109,16 @@ const FILES: &[&str] = &[
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/kernel/debug/sched/preempt",
     "sys/fs/cgroup/cpu.max",
+    "sys/fs/cgroup/memory.max",
+    "sys/fs/cgroup/memory.current",
+    "sys/fs/cgroup/hugetlb.2MB.max",
+    "sys/fs/cgroup/hugetlb.2MB.current",
+    "proc/self/limits",
+    "proc/sys/kernel/numa_balancing",
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn any_bytes_in_every_file_are_a_host(
@@ -137,10 +143,27 @@ proptest! {
             ("sys/devices/system/node/online", b"0\n"),
             ("sys/devices/system/node/node0/cpulist", b"0-1\n"),
             ("sys/fs/cgroup/cpu.max", b"1000 2000\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", b"4\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", b"4\n"),
+            ("sys/fs/cgroup/hugetlb.2MB.max", b"4096\n"),
+            ("sys/fs/cgroup/hugetlb.2MB.current", b"0\n"),
+            ("sys/fs/cgroup/memory.max", b"4096\n"),
+            ("sys/fs/cgroup/memory.current", b"0\n"),
         ];
         files.retain(|(path, _)| *path != FILES[which]);
         files.push((FILES[which], &noise));
-        let (_dir, host) = with_files(&files);
+        let (dir, host) = with_files(&files);
+        // Noise can be recorded too, and read again.
+        let into = dir.path().join("recording");
+        Host::record(dir.path(), &into).unwrap();
+        let again = Host::read(&into);
+        prop_assert_eq!(again.problems.len(), host.problems.len());
+        prop_assert_eq!(&again.nodes, &host.nodes);
+        prop_assert_eq!(&again.pools, &host.pools);
+        prop_assert_eq!(&again.limits, &host.limits);
+        prop_assert_eq!(again.hugetlb_limits.len(), host.hugetlb_limits.len());
+        // However large a set of ids the noise asks for, it stays bounded.
+        prop_assert!(host.nodes.len() <= 1 << 16 && host.allowed_cpus.len() <= 1 << 16);
         let needs = |path| FILES[which] != path;
         if needs("proc/meminfo") {
             prop_assert_eq!(host.mem_available, Some(8192));

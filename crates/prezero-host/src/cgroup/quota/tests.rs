@@ -13,7 +13,8 @@ fn quota(
 ) -> (Option<(u64, u64, String)>, usize) {
     let dir = with_files(files);
     let mut root = Root::new(dir.path());
-    let quota = cpu_quota(&mut root, cgroups, &mountinfo::parse(mounts).0);
+    let mounts = mountinfo::parse(mounts).0;
+    let quota = cpu_quota(&mut root, &Cgroups::new(cgroups, &mounts));
     let quota = quota.map(|quota| {
         (
             quota.quota_us,
