@@ -3,9 +3,10 @@
 use std::error::Error;
 
 use prezero_memory::{
-    Class, Misplaced, PlanError, PopulateError, RegisterError, ReserveError, SpecError, StartError,
+    Class, PlacementError, PlanError, PopulateError, RegisterError, ReserveError, SpecError,
+    StartError,
 };
-use prezero_vmm::{GuestError, KvmError};
+use prezero_vmm::{GuestError, KvmError, SlotError};
 
 /// The exit code of a class of failures.
 pub(crate) fn exit_code(class: Class) -> u8 {
@@ -81,22 +82,18 @@ macro_rules! classed {
     )*};
 }
 
-classed!(PlanError, ReserveError, PopulateError, KvmError, GuestError);
+classed!(
+    PlanError,
+    ReserveError,
+    StartError,
+    PopulateError,
+    PlacementError,
+    KvmError,
+    GuestError
+);
 
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        Self::new(Class::Shortage, &error, error.fix())
-    }
-}
-
-impl From<Misplaced> for Failure {
-    fn from(error: Misplaced) -> Self {
-        Self::new(Class::Shortage, &error, error.fix())
-    }
-}
-
-impl<E: Error + 'static> From<RegisterError<E>> for Failure {
-    fn from(error: RegisterError<E>) -> Self {
-        Self::new(Class::Internal, &error, None)
+impl From<RegisterError<SlotError>> for Failure {
+    fn from(error: RegisterError<SlotError>) -> Self {
+        Self::new(error.source.class(), &error, error.source.fix())
     }
 }

@@ -16,8 +16,11 @@ use std::env;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prezero_testkit::{Hugepages, require_kvm};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use machine::Machine;
 use report::{Report, Series};
@@ -85,6 +88,27 @@ impl Subject {
     }
 }
 
+/// Set by SIGINT and SIGTERM, so that the hugepages are given back.
+#[derive(Debug)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn on_signals() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self(flag))
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err("stopped by a signal".into()),
+            false => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Options {
     measure: bool,
@@ -108,18 +132,25 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Result<Options> {
-    let mut options = Options::default();
+    // cargo puts it last.
+    let mut options = Options {
+        measure: env::args().any(|argument| argument == "--bench"),
+        ..Options::default()
+    };
     let mut args = env::args().skip(1);
     while let Some(argument) = args.next() {
         let mut value = || args.next().ok_or(format!("{argument} wants a value"));
         match argument.as_str() {
-            "--bench" => options.measure = true,
+            "--bench" => {}
             "--size" => options.size = Some(parse_size(&value()?)?),
             "--rounds" => options.rounds = Some(value()?.parse()?),
             "--record" => options.record = Some(PathBuf::from(value()?)),
             // Meant for the harness that other test binaries have, and passed to all of them.
             _ if !options.measure => {}
-            _ => return Err(format!("There is no option {argument}").into()),
+            _ => {
+                let usage = "the options are --size 16G, --rounds 5 and --record FILE.json|FILE.md";
+                return Err(format!("There is no option {argument}; {usage}").into());
+            }
         }
     }
     Ok(options)
@@ -151,6 +182,7 @@ fn measure(options: &Options) -> Result<()> {
     if options.measure && rounds < 5 {
         eprintln!("creation: {rounds} rounds are too few for a median to mean much");
     }
+    let stop = Stop::on_signals()?;
     let Some(_pages) = Hugepages::take(PAGE, size / PAGE) else {
         return Ok(());
     };
@@ -166,11 +198,13 @@ fn measure(options: &Options) -> Result<()> {
     if options.measure {
         // Uncounted: it also touches every page of a pool that has just grown, for the host below this machine.
         for series in &series {
+            stop.check()?;
             series.subject.run(size, machine.cpus)?;
         }
     }
     for round in 1..=rounds {
         for series in &mut series {
+            stop.check()?;
             series.samples.push(series.subject.run(size, machine.cpus)?);
         }
         eprintln!("creation: round {round} of {rounds}");

@@ -49,7 +49,7 @@ fn run(
         zones: vec![spec],
         prealloc: args.prealloc.into(),
         threads: args.threads,
-        cpus: None,
+        ..Request::default()
     };
     report.request = Some(RequestFacts {
         bytes: request.zones.iter().map(|zone| zone.bytes).sum(),
@@ -108,7 +108,7 @@ fn run(
     clock.lap(report, "load", probe_len);
 
     let bars = Bars::new(
-        "verify",
+        "guest reads",
         &[(None, if args.verify { planned.bytes() } else { 0 })],
     );
     let ran = loaded.run(
@@ -241,7 +241,9 @@ fn populate(
     }
     clock.lap(report, "populate", done.bytes);
 
-    let (zeroed, placement) = populated.check_placement().map_err(|failed| failed.error)?;
+    let (zeroed, placement) = populated
+        .check_placement(&control)
+        .map_err(|failed| failed.error)?;
     if let Some(warning) = placement.warning() {
         report.warn(warning);
     }
@@ -261,7 +263,7 @@ fn load_slot(planned: &Plan, bytes: u64) -> Result<GuestRam<Zeroed>, Failure> {
         .map(|slot| slot.slot() + 1)
         .max()
         .unwrap_or(0);
-    let plan = Plan::aside(slot, PROBE_GPA, bytes)?;
+    let plan = Plan::one_slot(slot, PROBE_GPA, bytes)?;
     Ok(GuestRam::reserve(&plan)?.unpopulated())
 }
 

@@ -16,7 +16,7 @@ impl Bars {
         }
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(
-            "{prefix:>16} {bar:32} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left",
+            "{prefix:>16} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta:>4}",
         )
         .unwrap_or_else(|_| ProgressStyle::default_bar());
         let bars = parts.iter().filter(|part| part.1 > 0).map(|(node, bytes)| {

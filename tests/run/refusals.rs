@@ -191,7 +191,7 @@ fn a_forbidden_kvm_is_told_apart_at_once() {
 
 #[test]
 fn a_file_that_is_not_kvm_is_told_apart_at_once() {
-    is_refused_at_once("interface version", |args| {
+    is_refused_at_once("is not a KVM device", |args| {
         let binary = Path::new(env!("CARGO_BIN_EXE_prezero"));
         private_dev::prezero_run("mknod /dev/kvm c 1 3 &&", "", binary, args).map(finish)
     });

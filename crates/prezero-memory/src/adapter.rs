@@ -5,6 +5,7 @@
 //! carries the owner along: as long as any clone of a region exists, so does the mapping.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use vm_memory::bitmap::{BS, Bitmap, NewBitmap, WithBitmapSlice};
@@ -20,7 +21,15 @@ use crate::register::SlotRegistrar;
 pub struct Owned<B = ()> {
     bitmap: B,
     // Held, never read.
-    _owner: Option<Arc<SlotMapping>>,
+    _owner: Arc<SlotMapping>,
+}
+
+impl<B> Deref for Owned<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.bitmap
+    }
 }
 
 impl<'a, B: Bitmap> WithBitmapSlice<'a> for Owned<B> {
@@ -52,7 +61,8 @@ impl<R: SlotRegistrar> GuestRam<Registered<R>> {
     ///
     /// # Errors
     ///
-    /// None in practice: vm-memory checks again what the plan guarantees.
+    /// That a descriptor could not be duplicated (reported as vm-memory's `Mmap`); everything else that
+    /// vm-memory checks is guaranteed by the plan.
     pub fn guest_memory<B: NewBitmap>(&self) -> Result<GuestMemory<B>, FromRangesError> {
         let mut regions = Vec::new();
         for slot in self.owned_slots() {
@@ -61,7 +71,7 @@ impl<R: SlotRegistrar> GuestRam<Registered<R>> {
                 let len = usize::try_from(extent.plan.len().bytes()).unwrap_or(usize::MAX);
                 let bitmap = Owned {
                     bitmap: B::with_len(len),
-                    _owner: Some(Arc::clone(&slot.mapping)),
+                    _owner: Arc::clone(&slot.mapping),
                 };
                 let addr = slot.mapping.addr() + extent.offset;
                 let builder = MmapRegionBuilder::new_with_bitmap(len, bitmap)

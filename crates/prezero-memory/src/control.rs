@@ -34,6 +34,15 @@ impl Cancel {
     }
 }
 
+/// Why work was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoppedBy {
+    /// [`Cancel`].
+    Cancel,
+    /// [`Control::deadline`].
+    Deadline,
+}
+
 /// How far the work on one node's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeProgress {
@@ -57,6 +66,20 @@ pub struct Control<'a> {
     pub deadline: Option<Instant>,
     /// Called on the calling thread about every 50 ms and once at the end.
     pub progress: Option<Progress<'a>>,
+}
+
+impl Control<'_> {
+    /// Whether the work is to stop now, and why.
+    #[must_use]
+    pub fn stopped_by(&self) -> Option<StoppedBy> {
+        if self.cancel.is_some_and(Cancel::is_cancelled) {
+            return Some(StoppedBy::Cancel);
+        }
+        let late = self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
+        late.then_some(StoppedBy::Deadline)
+    }
 }
 
 impl fmt::Debug for Control<'_> {

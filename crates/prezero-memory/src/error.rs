@@ -1,5 +1,7 @@
 //! Errors of mapping and registering memory, and the shape of an error that hands memory back.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 use prezero_host::{Host, PageSize};
@@ -11,13 +13,24 @@ use crate::register::SlotRange;
 use crate::size::ByteSize;
 
 /// An error together with the memory it happened to.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct Failed<M, E: std::error::Error + 'static> {
+#[derive(Debug)]
+pub struct Failed<M, E> {
     /// The memory, in the last state it was known to be in.
     pub ram: M,
     /// What happened.
     pub error: E,
+}
+
+impl<M, E: fmt::Display> fmt::Display for Failed<M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<M: fmt::Debug, E: Error> Error for Failed<M, E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
 }
 
 /// Memory could not be mapped.
@@ -160,7 +173,9 @@ impl ReserveError {
             },
             Self::Map { source, step, .. } => match (source.raw_os_error(), step) {
                 (Some(libc::EMFILE), _) => "ulimit -n 1024".to_owned(),
-                (Some(libc::ENOMEM), _) => "ulimit -v unlimited, or a smaller size=".to_owned(),
+                (Some(libc::ENOMEM), _) => {
+                    "a smaller size=; or: ulimit -v unlimited; sudo sysctl vm.overcommit_memory=1".to_owned()
+                }
                 _ => return None,
             },
         })
@@ -169,7 +184,7 @@ impl ReserveError {
 
 /// A slot that was refused.
 #[derive(Debug, thiserror::Error)]
-#[error("Guest memory was not registered as slot {}", .range.slot)]
+#[error("Guest memory was not registered: {range}")]
 pub struct RegisterError<E: std::error::Error + 'static> {
     /// The slot.
     pub range: SlotRange,

@@ -23,9 +23,9 @@ const MAX_ADDRESS_BITS: u8 = 52;
 /// The largest slot KVM takes, in bytes.
 pub(crate) const MAX_SLOT_BYTES: u64 = ((1 << 31) - 1) * 4096;
 
-/// The guest-physical addresses that RAM may have.
-#[derive(Clone, Debug)]
-pub(crate) struct AddressSpace {
+/// The guest-physical addresses that RAM may have: all below an address width, except holes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
     bits: u8,
     holes: Vec<(u64, u64)>,
 }
@@ -39,8 +39,8 @@ pub(crate) type Range = (u64, u64);
 pub enum LayoutError {
     /// RAM would end above the host's physical address width.
     #[error(
-        "Guest memory of {} does not fit below the host's {bits} physical address bits: at most {} with the holes at 3 GiB{}",
-        ByteSize(*.bytes), ByteSize(*.max), if *.hypertransport { " and 1012 GiB" } else { "" }
+        "Guest memory of {} does not fit below the host's {bits} physical address bits: at most {} with the {}",
+        ByteSize(*.bytes), ByteSize(*.max), name_holes(.holes)
     )]
     BeyondAddressBits {
         /// Bytes asked for, all zones.
@@ -49,30 +49,56 @@ pub enum LayoutError {
         bits: u8,
         /// Bytes that would fit with this page size.
         max: u64,
-        /// Whether the AMD hole takes part of the space.
-        hypertransport: bool,
+        /// Where the holes begin that take part of the space.
+        holes: Vec<u64>,
     },
-    /// No whole page fits below the device hole, where a guest needs its first memory.
-    #[error(
-        "A page of {page} does not fit below the device hole at 3 GiB; the largest that does is 1 GiB"
-    )]
+    /// No whole page fits below the first hole, where a guest needs its first memory.
+    #[error("A page of {page} does not fit below the first hole, at {}", ByteSize(*.hole))]
     PageAboveHole {
         /// The page size asked for.
         page: PageSize,
+        /// Where the hole begins.
+        hole: u64,
     },
 }
 
-impl AddressSpace {
-    pub(crate) fn x86_64(cpu: &Cpu) -> Self {
-        let mut holes = vec![DEVICE_HOLE];
-        if matches!(cpu.vendor.as_str(), "AuthenticAMD" | "HygonGenuine") {
-            holes.push(HYPERTRANSPORT_HOLE);
-        }
-        let bits = cpu.phys_addr_bits.unwrap_or(MAX_ADDRESS_BITS);
+fn name_holes(starts: &[u64]) -> String {
+    let names: Vec<String> = starts
+        .iter()
+        .map(|start| ByteSize(*start).to_string())
+        .collect();
+    match names.len() {
+        1 => format!("hole at {}", names[0]),
+        _ => format!("holes at {}", names.join(" and ")),
+    }
+}
+
+impl Layout {
+    /// Addresses below 2^`bits` (at most 52) outside `holes`, each from its first to after its last
+    /// address. RAM begins at address 0 or, where a hole is there, above it.
+    #[must_use]
+    pub fn new(bits: u8, mut holes: Vec<(u64, u64)>) -> Self {
+        holes.retain(|(from, to)| from < to);
+        holes.sort_unstable();
         Self {
             bits: bits.min(MAX_ADDRESS_BITS),
             holes,
         }
+    }
+
+    /// The layout of an x86-64 guest on this CPU; as any x86 machine has it:
+    ///
+    /// ```text
+    /// 0          3 GiB      4 GiB            1012 GiB     1 TiB           2^bits
+    /// ├── RAM ────┤ devices ├── RAM ──────────┤ AMD only ├── RAM ──── … ──┤
+    /// ```
+    #[must_use]
+    pub fn x86_64(cpu: &Cpu) -> Self {
+        let mut holes = vec![DEVICE_HOLE];
+        if matches!(cpu.vendor.as_str(), "AuthenticAMD" | "HygonGenuine") {
+            holes.push(HYPERTRANSPORT_HOLE);
+        }
+        Self::new(cpu.phys_addr_bits.unwrap_or(MAX_ADDRESS_BITS), holes)
     }
 
     /// Gives every zone (bytes, page size) its ranges, lowest addresses first, each range on page
@@ -81,10 +107,15 @@ impl AddressSpace {
         let mut next = 0;
         let mut placed = Vec::with_capacity(zones.len());
         for (n, &(bytes, page)) in zones.iter().enumerate() {
+            let from = next;
             let ranges = self.place_one(&mut next, bytes, page);
-            let ranges = ranges.ok_or_else(|| self.beyond(zones, page))?;
-            if n == 0 && ranges.first().is_some_and(|range| range.0 != 0) {
-                return Err(LayoutError::PageAboveHole { page });
+            let ranges = ranges.ok_or_else(|| self.beyond(zones, n, from))?;
+            // A guest's first page is at the lowest address there is.
+            let lowest = self.above_holes(0, PageSize::BASE);
+            let hole = self.holes.iter().find(|hole| Some(hole.0) > lowest);
+            let first = ranges.first().map(|range| range.0);
+            if let Some(hole) = hole.filter(|hole| n == 0 && first > Some(hole.0)) {
+                return Err(LayoutError::PageAboveHole { page, hole: hole.0 });
             }
             placed.push(ranges);
         }
@@ -134,12 +165,14 @@ impl AddressSpace {
         1 << self.bits
     }
 
-    fn beyond(&self, zones: &[(u64, PageSize)], page: PageSize) -> LayoutError {
-        let mut max = 0;
-        let mut from = 0;
+    /// Zone `n` does not fit at `from` and above. Aligning larger pages after smaller ones costs room.
+    fn beyond(&self, zones: &[(u64, PageSize)], n: usize, from: u64) -> LayoutError {
+        let page = zones[n].1;
+        let mut max: u64 = zones[..n].iter().map(|zone| zone.0).sum();
+        let mut from = page.round_up(from).unwrap_or(u64::MAX);
         for &(start, end) in self.holes.iter().chain([&(self.limit(), self.limit())]) {
             max += page.round_down(start.min(self.limit()).saturating_sub(from));
-            from = page.round_up(end).unwrap_or(u64::MAX);
+            from = from.max(page.round_up(end).unwrap_or(u64::MAX));
         }
         LayoutError::BeyondAddressBits {
             bytes: zones
@@ -147,7 +180,12 @@ impl AddressSpace {
                 .fold(0, |sum: u64, zone| sum.saturating_add(zone.0)),
             bits: self.bits,
             max,
-            hypertransport: self.holes.len() > 1 && self.limit() > HYPERTRANSPORT_HOLE.0,
+            holes: self
+                .holes
+                .iter()
+                .map(|hole| hole.0)
+                .filter(|start| *start < self.limit())
+                .collect(),
         }
     }
 }
@@ -158,15 +196,15 @@ mod tests {
 
     const TIB: u64 = 1 << 40;
 
-    fn space(vendor: &str, bits: u8) -> AddressSpace {
-        AddressSpace::x86_64(&Cpu {
+    fn space(vendor: &str, bits: u8) -> Layout {
+        Layout::x86_64(&Cpu {
             vendor: vendor.to_owned(),
             phys_addr_bits: Some(bits),
             ..Cpu::default()
         })
     }
 
-    fn place(space: &AddressSpace, bytes: u64, page: PageSize) -> Vec<Range> {
+    fn place(space: &Layout, bytes: u64, page: PageSize) -> Vec<Range> {
         space.place(&[(bytes, page)]).unwrap().remove(0)
     }
 
@@ -194,7 +232,10 @@ mod tests {
         let sixteen = PageSize::new(16 * GIB).unwrap();
         assert_eq!(
             intel.place(&[(16 * GIB, sixteen)]),
-            Err(LayoutError::PageAboveHole { page: sixteen })
+            Err(LayoutError::PageAboveHole {
+                page: sixteen,
+                hole: 3 * GIB
+            })
         );
     }
 

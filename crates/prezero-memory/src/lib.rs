@@ -9,7 +9,8 @@
 //!
 //! * [`plan`] is a pure function; everything that can be refused is refused there, with numbers.
 //! * [`GuestRam::reserve`] maps each KVM slot as one host address range. The kernel promises the
-//!   hugepages, nothing is faulted in.
+//!   hugepages (of the host's pool: a node's pages and a cgroup's limit it does not), and nothing is
+//!   faulted in.
 //! * [`GuestRam::populate`] has the kernel clear every page, on all CPUs of the node it belongs to.
 //! * Only [`GuestRam<Zeroed>`](Zeroed) can be registered with KVM.
 //!
@@ -27,7 +28,7 @@
 //! let ram = GuestRam::reserve(&plan)?;
 //! let (ram, report) = ram.populate(&workers, &Control::default()).map_err(|failed| failed.error)?;
 //! drop(workers);
-//! let (ram, placement) = ram.check_placement().map_err(|failed| failed.error)?;
+//! let (ram, placement) = ram.check_placement(&Control::default()).map_err(|failed| failed.error)?;
 //! assert_eq!((report.bytes, placement.misplaced_pages), (64 << 20, 0));
 //! for slot in ram.slots() {
 //!     println!("guest {:#x}, {} bytes at host {:#x}", slot.gpa, slot.len, slot.hva);
@@ -62,18 +63,16 @@ pub use prezero_host::{Host, IdSet, PageSize};
 #[cfg(feature = "vm-memory")]
 pub use crate::adapter::{GuestMemory, Owned};
 pub use crate::class::Class;
-pub use crate::control::{Cancel, Control, NodeProgress, Progress};
+pub use crate::control::{Cancel, Control, NodeProgress, Progress, StoppedBy};
 pub use crate::error::{Failed, RegisterError, ReserveError};
-pub use crate::layout::LayoutError;
+pub use crate::layout::{Layout, LayoutError};
 pub use crate::mapping::MapStep;
-pub use crate::placement::{Misplaced, Placement};
+pub use crate::placement::{Placement, PlacementError};
 pub use crate::plan::{
-    Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, Shortage, SlotPlan,
-    WorkerPlan, plan,
+    Backing, Extent, NodeWork, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, Shortage,
+    SlotPlan, WorkerPlan, plan, plan_workers,
 };
-pub use crate::populate::{
-    PopulateError, PopulateReport, StoppedBy, Target, WorkerReport, populate,
-};
+pub use crate::populate::{PopulateError, PopulateReport, Target, WorkerReport, populate};
 pub use crate::ram::{
     Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State, Zeroed,
 };

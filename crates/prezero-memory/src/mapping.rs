@@ -15,7 +15,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prezero_host::PageSize;
 
@@ -84,8 +84,8 @@ pub(crate) struct SlotMapping {
     addr: u64,
     len: u64,
     extents: Vec<MappedExtent>,
-    /// Set when the addresses outlive the memory.
-    sealed: OnceLock<()>,
+    /// Whether KVM may refer to these addresses.
+    known_to_kvm: AtomicBool,
 }
 
 impl SlotMapping {
@@ -100,7 +100,7 @@ impl SlotMapping {
             addr,
             len: slot.len(),
             extents: Vec::with_capacity(slot.extents().len()),
-            sealed: OnceLock::new(),
+            known_to_kvm: AtomicBool::new(false),
         };
         for extent in slot.extents() {
             let mapped = mapping.map_extent(extent, extent.gpa() - slot.gpa());
@@ -141,13 +141,9 @@ impl SlotMapping {
         let map = || unsafe { sys::map_fixed(addr, len, source) };
         match extent.bound() {
             true => {
-                sys::bound_to(extent.node(), map).map_err(|source| {
-                    let refused = matches!(
-                        source.raw_os_error(),
-                        Some(libc::EPERM | libc::EINVAL | libc::ENOSYS)
-                    );
-                    (if refused { MapStep::Bind } else { MapStep::Map }, source)
-                })?;
+                sys::bound_to(extent.node(), map)
+                    .map_err(at(MapStep::Bind))?
+                    .map_err(at(MapStep::Map))?;
                 sys::bind(addr, len, extent.node()).map_err(at(MapStep::Bind))?;
             }
             false => map().map_err(at(MapStep::Map))?,
@@ -176,21 +172,20 @@ impl SlotMapping {
         &self.extents
     }
 
-    /// Gives the pages back but keeps the addresses, also after drop, for a range that KVM may still
-    /// refer to: nothing else can be mapped there, so nothing else can become visible to the guest.
-    ///
-    /// The pages of a file are back when its last descriptor is closed, here on drop.
-    pub(crate) fn seal(&self) {
-        let _ = self.sealed.set(());
-        // SAFETY: the range is this slot's; users of raw addresses keep `self` alive and find
-        // inaccessible memory instead of somebody else's.
-        let _ = unsafe { sys::map_fixed(self.addr, self.len, Source::Inaccessible) };
+    /// Says whether KVM may refer to the addresses: set before a slot is added, cleared when it is
+    /// known to be gone. While it is set, drop gives the pages back but keeps the addresses, so that
+    /// nothing else can be mapped there and become visible to the guest.
+    pub(crate) fn set_known_to_kvm(&self, known: bool) {
+        self.known_to_kvm.store(known, Ordering::SeqCst);
     }
 }
 
 impl Drop for SlotMapping {
     fn drop(&mut self) {
-        if self.sealed.get().is_some() {
+        if self.known_to_kvm.load(Ordering::SeqCst) {
+            // SAFETY: the range is this slot's and everything that uses it keeps the owner alive.
+            let sealed = unsafe { sys::map_fixed(self.addr, self.len, Source::Inaccessible) };
+            debug_assert!(sealed.is_ok(), "mmap of {}: {sealed:?}", ByteSize(self.len));
             return;
         }
         // SAFETY: the range is this slot's and everything that uses it keeps the owner alive. Its
@@ -219,7 +214,12 @@ fn reserve_congruent(slot: &SlotPlan) -> io::Result<u64> {
     for (start, len) in [(raw, head), (addr + slot.len(), tail)] {
         if len > 0 {
             // SAFETY: both ends were reserved just above and nobody knows them.
-            unsafe { sys::unmap(start, len)? };
+            if let Err(error) = unsafe { sys::unmap(start, len) } {
+                // Splitting a mapping can hit vm.max_map_count; taking all of it away cannot.
+                // SAFETY: nobody knows the rest either, and what is gone already is not mapped again.
+                let _ = unsafe { sys::unmap(raw, padded) };
+                return Err(error);
+            }
         }
     }
     Ok(addr)

@@ -2,8 +2,11 @@
 
 use std::io;
 
+use prezero_host::PageSize;
+
+use crate::class::Class;
+use crate::control::{Control, StoppedBy};
 use crate::plan::Extent;
-use crate::size::ByteSize;
 use crate::sys;
 
 /// Addresses asked for in one move_pages(2) call.
@@ -16,66 +19,120 @@ pub struct Placement {
     pub checked_pages: u64,
     /// Pages on another node than planned.
     pub misplaced_pages: u64,
-    /// Why pages were not checked, if they were not: move_pages(2)'s error.
-    pub unchecked: Option<String>,
+    /// Pages of ordinary memory that were not there: swapped out, or reclaimed, since.
+    pub absent_pages: u64,
+    /// The errno of move_pages(2), if it was refused and pages were not checked.
+    pub refused: Option<i32>,
 }
 
-/// Pages of bound memory that are on another node.
+/// Pages that are not where, or what, they should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{misplaced} of {pages} pages bound to node {node} are elsewhere, the first at guest address {gpa:#x} on node {found}"
-)]
-pub struct Misplaced {
-    /// The node asked for.
-    pub node: u32,
-    /// Pages elsewhere.
-    pub misplaced: u64,
-    /// Pages of the extent.
-    pub pages: u64,
-    /// Guest address of the first page elsewhere.
-    pub gpa: u64,
-    /// The node that page is on.
-    pub found: u32,
+#[non_exhaustive]
+pub enum PlacementError {
+    /// Bound memory on another node.
+    #[error(
+        "{misplaced} of {pages} pages bound to node {node} are elsewhere, the first at guest address {gpa:#x} on node {found}"
+    )]
+    Misplaced {
+        /// The node asked for.
+        node: u32,
+        /// Pages elsewhere.
+        misplaced: u64,
+        /// Pages of the extent.
+        pages: u64,
+        /// Guest address of the first page elsewhere.
+        gpa: u64,
+        /// The node that page is on.
+        found: u32,
+    },
+    /// Hugepages that were populated and are gone: somebody cut or punched their file.
+    #[error(
+        "{absent} of {pages} populated pages of {page} are gone, the first at guest address {gpa:#x}"
+    )]
+    Absent {
+        /// Pages gone.
+        absent: u64,
+        /// Pages of the extent.
+        pages: u64,
+        /// Their size.
+        page: PageSize,
+        /// Guest address of the first.
+        gpa: u64,
+    },
+    /// Cancelled, or past the deadline.
+    #[error("{} while the nodes of the pages were checked", match .0 { StoppedBy::Cancel => "Cancelled", StoppedBy::Deadline => "Deadline passed" })]
+    Stopped(StoppedBy),
+}
+
+/// Pages of one extent that are not as planned.
+#[derive(Default)]
+struct Odd {
+    count: u64,
+    /// Index of the first, and the node it is on.
+    first: Option<(u64, u32)>,
+}
+
+impl Odd {
+    fn note(&mut self, page: u64, node: u32) {
+        self.count += 1;
+        self.first.get_or_insert((page, node));
+    }
 }
 
 impl Placement {
     /// Checks one mapped extent at host address `addr` and adds it to the figures.
-    pub(crate) fn check(&mut self, addr: u64, extent: &Extent) -> Result<(), Misplaced> {
-        let page = extent.page_size().bytes();
-        let pages = extent.len().pages();
-        let mut first: Option<(u64, u32)> = None;
-        let mut misplaced = 0;
+    pub(crate) fn check(
+        &mut self,
+        addr: u64,
+        extent: &Extent,
+        control: &Control<'_>,
+    ) -> Result<(), PlacementError> {
+        let (page, pages) = (extent.page_size(), extent.len().pages());
+        let (mut misplaced, mut absent) = (Odd::default(), Odd::default());
         let mut addresses = Vec::with_capacity(BATCH);
         let mut nodes = [0_i32; BATCH];
         let mut from = 0;
-        while from < pages && self.unchecked.is_none() {
+        while from < pages && self.refused.is_none() {
+            if let Some(by) = control.stopped_by() {
+                return Err(PlacementError::Stopped(by));
+            }
             let to = pages.min(from + BATCH as u64);
             addresses.clear();
-            addresses.extend((from..to).map(|n| addr + n * page));
+            addresses.extend((from..to).map(|n| addr + n * page.bytes()));
             if let Err(error) = sys::page_nodes(&addresses, &mut nodes) {
-                self.unchecked = Some(describe(&error));
+                self.refused = Some(error.raw_os_error().unwrap_or(0));
                 break;
             }
             for (n, node) in (from..to).zip(&nodes) {
-                // Negative: no page there, which only ordinary memory under pressure can show.
-                let Ok(node) = u32::try_from(*node) else {
-                    continue;
-                };
-                self.checked_pages += 1;
-                if node != extent.node() {
-                    misplaced += 1;
-                    first.get_or_insert((extent.gpa() + n * page, node));
+                match u32::try_from(*node) {
+                    Ok(node) if node == extent.node() => self.checked_pages += 1,
+                    Ok(node) => {
+                        self.checked_pages += 1;
+                        misplaced.note(n, node);
+                    }
+                    // A negative errno: no page there.
+                    Err(_) => absent.note(n, extent.node()),
                 }
             }
             from = to;
         }
-        self.misplaced_pages += misplaced;
-        match first {
-            Some((gpa, found)) if extent.bound() => Err(Misplaced {
-                node: extent.node(),
-                misplaced,
+        self.misplaced_pages += misplaced.count;
+        self.absent_pages += absent.count;
+        let gpa = |n: u64| extent.gpa() + n * page.bytes();
+        if let Some((first, _)) = absent.first.filter(|_| page > PageSize::BASE) {
+            return Err(PlacementError::Absent {
+                absent: absent.count,
                 pages,
-                gpa,
+                page,
+                gpa: gpa(first),
+            });
+        }
+        match misplaced.first {
+            Some((first, found)) if extent.bound() => Err(PlacementError::Misplaced {
+                node: extent.node(),
+                misplaced: misplaced.count,
+                pages,
+                gpa: gpa(first),
                 found,
             }),
             _ => Ok(()),
@@ -85,9 +142,16 @@ impl Placement {
     /// What to tell the user, if anything.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        if let Some(why) = &self.unchecked {
+        if let Some(errno) = self.refused {
+            let why = io::Error::from_raw_os_error(errno);
             return Some(format!(
-                "The nodes of the pages could not be checked: {why}"
+                "The nodes of the pages were not checked: move_pages: {why}"
+            ));
+        }
+        if self.absent_pages > 0 {
+            let absent = self.absent_pages;
+            return Some(format!(
+                "{absent} populated base pages are not in memory any more"
             ));
         }
         (self.misplaced_pages > 0).then(|| {
@@ -99,20 +163,27 @@ impl Placement {
     }
 }
 
-fn describe(error: &io::Error) -> String {
-    format!("move_pages: {error}")
-}
+impl PlacementError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            // The node had no page left at some moment, whatever it had when it was counted.
+            Self::Misplaced { .. } => Class::Shortage,
+            Self::Absent { .. } => Class::Internal,
+            Self::Stopped(_) => Class::Stopped,
+        }
+    }
 
-impl Misplaced {
     /// What to type.
     #[must_use]
     pub fn fix(&self) -> Option<String> {
-        Some("cat /proc/self/numa_maps of a run to see what moved the pages (NUMA balancing, compaction)".to_owned())
-    }
-
-    /// Bytes elsewhere, for pages of `page` bytes.
-    #[must_use]
-    pub fn size(&self, page: u64) -> ByteSize {
-        ByteSize(self.misplaced.saturating_mul(page))
+        match self {
+            Self::Misplaced { .. } => Some(
+                "grep . /proc/sys/kernel/numa_balancing /proc/sys/vm/compaction_proactiveness: what moves pages"
+                    .to_owned(),
+            ),
+            Self::Absent { .. } | Self::Stopped(_) => None,
+        }
     }
 }

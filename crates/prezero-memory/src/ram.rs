@@ -11,12 +11,13 @@
 //! zero. Dropping any of them gives everything back.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::control::Control;
 use crate::error::{Failed, RegisterError, ReserveError};
 use crate::mapping::{MappedExtent, SlotMapping};
-use crate::placement::{Misplaced, Placement};
+use crate::placement::{Placement, PlacementError};
 use crate::plan::{Backing, Extent, Origin, Plan};
 use crate::populate::{PopulateError, PopulateReport, Target, populate};
 use crate::register::{SlotRange, SlotRegistrar};
@@ -54,7 +55,7 @@ states! {
 /// KVM knows it, and so may a guest. Its slots are removed on drop, before the memory is unmapped.
 pub struct Registered<R: SlotRegistrar> {
     registrar: R,
-    slots: Vec<(u32, Arc<SlotMapping>)>,
+    slots: Vec<(SlotRange, Arc<SlotMapping>)>,
 }
 
 impl<R: SlotRegistrar> sealed::Sealed for Registered<R> {}
@@ -62,7 +63,7 @@ impl<R: SlotRegistrar> State for Registered<R> {}
 
 impl<R: SlotRegistrar> fmt::Debug for Registered<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slots = self.slots.iter().map(|(slot, _)| slot);
+        let slots = self.slots.iter().map(|(range, _)| range.slot);
         f.debug_tuple("Registered")
             .field(&slots.collect::<Vec<_>>())
             .finish()
@@ -71,10 +72,10 @@ impl<R: SlotRegistrar> fmt::Debug for Registered<R> {
 
 impl<R: SlotRegistrar> Registered<R> {
     fn remove_slots(&mut self) {
-        for (slot, mapping) in self.slots.drain(..) {
-            if self.registrar.remove(slot).is_err() {
-                // KVM still refers to these addresses: nothing else may ever be mapped there.
-                mapping.seal();
+        while let Some((range, mapping)) = self.slots.pop() {
+            // Where removing fails or panics, the mapping keeps its addresses for good.
+            if self.registrar.remove(&range).is_ok() {
+                mapping.set_known_to_kvm(false);
             }
         }
     }
@@ -163,12 +164,6 @@ impl<'a> ExtentView<'a> {
     pub fn addr(&self) -> u64 {
         self.base + self.mapped.offset
     }
-
-    /// The file it shows from offset 0 on, for vhost-user and the like.
-    #[must_use]
-    pub fn file(&self) -> Option<std::os::fd::BorrowedFd<'a>> {
-        self.mapped.file()
-    }
 }
 
 impl GuestRam<Reserved> {
@@ -219,7 +214,6 @@ impl GuestRam<Reserved> {
                 addr: extent.addr(),
                 len: extent.plan().len(),
                 node: extent.plan().node(),
-                origin: extent.plan().origin(),
             })
             .collect();
         match populate(workers, &targets, control) {
@@ -233,7 +227,7 @@ impl GuestRam<Reserved> {
     /// Right for fresh extents only, which is all that [`Origin`] knows.
     #[must_use]
     pub fn unpopulated(self) -> GuestRam<Zeroed> {
-        debug_assert!(self.reads_as_zero());
+        assert!(self.reads_as_zero());
         self.into_state(Zeroed(()))
     }
 }
@@ -245,13 +239,17 @@ impl GuestRam<Populated> {
     ///
     /// # Errors
     ///
-    /// [`Misplaced`] if bound memory is on another node. Memory that nobody bound is counted only.
-    pub fn check_placement(self) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, Misplaced>> {
-        debug_assert!(self.reads_as_zero());
+    /// Bound memory on another node, hugepages that are not there any more, or a stop. Memory that
+    /// nobody bound is counted only.
+    pub fn check_placement(
+        self,
+        control: &Control<'_>,
+    ) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, PlacementError>> {
+        assert!(self.reads_as_zero());
         let mut placement = Placement::default();
         let checked = self
             .extents()
-            .try_for_each(|extent| placement.check(extent.addr(), extent.plan()));
+            .try_for_each(|extent| placement.check(extent.addr(), extent.plan(), control));
         match checked {
             Ok(()) => Ok((self.into_state(Zeroed(())), placement)),
             Err(error) => Err(Failed { ram: self, error }),
@@ -295,14 +293,17 @@ impl GuestRam<Zeroed> {
         let mut failed = None;
         for slot in &self.slots {
             let range = slot.range();
-            // SAFETY: the mapping outlives the slot: `Registered` owns it too, removes the slot
-            // before letting go of it, and seals the addresses where removing fails.
-            match unsafe { state.registrar.add(&range) } {
-                Ok(()) => state.slots.push((slot.number, Arc::clone(&slot.mapping))),
-                Err(source) => {
-                    failed = Some(RegisterError { range, source });
-                    break;
-                }
+            // Set and owned before the call, so that a registrar that panics leaves nothing behind that
+            // a guest could see through.
+            slot.mapping.set_known_to_kvm(true);
+            state.slots.push((range, Arc::clone(&slot.mapping)));
+            // SAFETY: the mapping outlives the slot: `Registered` owns it too and removes the slot
+            // before letting go of it, and a mapping that KVM may know keeps its addresses.
+            if let Err(source) = unsafe { state.registrar.add(&range) } {
+                slot.mapping.set_known_to_kvm(false);
+                state.slots.pop();
+                failed = Some(RegisterError { range, source });
+                break;
             }
         }
         match failed {
@@ -319,14 +320,19 @@ impl GuestRam<Zeroed> {
 }
 
 impl<R: SlotRegistrar> GuestRam<Registered<R>> {
+    /// The files behind the extents, each shown from its offset 0 on, for vhost-user and the like;
+    /// `None` for ordinary memory. In the order of [`GuestRam::extents`].
+    ///
+    /// Only registered memory shows them: whoever has one can write to the memory.
+    pub fn files(&self) -> impl Iterator<Item = Option<BorrowedFd<'_>>> {
+        let slots = self.slots.iter();
+        slots.flat_map(|slot| slot.mapping.extents().iter().map(MappedExtent::file))
+    }
+
     /// Takes the memory away from KVM. Whatever the guest wrote is still in it.
     #[must_use]
     pub fn unregister(mut self) -> GuestRam<Dirty> {
         self.state.remove_slots();
-        let slots = std::mem::take(&mut self.slots);
-        GuestRam {
-            state: Dirty(()),
-            slots,
-        }
+        self.into_state(Dirty(()))
     }
 }

@@ -34,7 +34,12 @@ impl fmt::Display for SlotRange {
 }
 
 /// Registers memory slots, with `KVM_SET_USER_MEMORY_REGION` or whatever an embedder uses.
-pub trait SlotRegistrar {
+///
+/// # Safety
+///
+/// Memory is unmapped on this trait's word: `Ok` from `remove` means that the guest makes no further
+/// access through the range, and `Err` from `add` that it makes none either.
+pub unsafe trait SlotRegistrar {
     /// Why a slot was refused.
     type Error: std::error::Error + Send + Sync + 'static;
 
@@ -46,14 +51,14 @@ pub trait SlotRegistrar {
     ///
     /// # Safety
     ///
-    /// The range stays mapped until [`SlotRegistrar::remove`] has succeeded for the slot, and no
-    /// Rust reference into it exists.
+    /// The range stays mapped until [`SlotRegistrar::remove`] has succeeded for it, and no Rust
+    /// reference into it exists.
     unsafe fn add(&self, range: &SlotRange) -> Result<(), Self::Error>;
 
-    /// Takes the slot away from the guest. After it KVM makes no access to the range.
+    /// Takes a range that was added away from the guest. After it KVM makes no access to the range.
     ///
     /// # Errors
     ///
-    /// The refusal; the guest may still see the range then.
-    fn remove(&self, slot: u32) -> Result<(), Self::Error>;
+    /// The refusal, or that another range has the slot by now; the guest may still see it then.
+    fn remove(&self, range: &SlotRange) -> Result<(), Self::Error>;
 }

@@ -100,13 +100,13 @@ impl fmt::Display for PageBytes {
 #[non_exhaustive]
 pub enum SizeError {
     /// Nothing, or not digits followed by a unit.
-    #[error("Size '{0}' is not a number of bytes with an optional unit K, M, G or T")]
+    #[error("'{0}' is not a number of bytes with an optional unit K, M, G or T")]
     Malformed(String),
     /// A sign before the digits.
-    #[error("Size '{0}' has a sign")]
+    #[error("'{0}' has a sign")]
     Sign(String),
     /// A fraction; `near` are the nearest whole sizes.
-    #[error("Size '{text}' is a fraction; {near} would be whole")]
+    #[error("'{text}' is a fraction; {near} would be whole")]
     Fraction {
         /// The text as given.
         text: String,
@@ -114,10 +114,10 @@ pub enum SizeError {
         near: String,
     },
     /// More than 2^64 − 1 bytes.
-    #[error("Size '{0}' does not fit in 64 bits; the largest is 16777215T")]
+    #[error("'{0}' does not fit in 64 bits; the largest is 16777215T")]
     Overflow(String),
     /// No bytes at all.
-    #[error("Size '{0}' is zero; the smallest is one page, such as 2M")]
+    #[error("'{0}' is zero; the smallest is one page, such as 2M")]
     Zero(String),
 }
 

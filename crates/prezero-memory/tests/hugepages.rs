@@ -3,8 +3,13 @@
 mod mappings;
 mod requests;
 
+use std::fs::{self, File};
+use std::path::PathBuf;
+
 use mappings::{all_mapped, mapped};
-use prezero_memory::{Backing, Class, GuestRam, PageSize, ReserveError, plan};
+use prezero_memory::{
+    Backing, Class, Control, GuestRam, PageSize, PlacementError, ReserveError, plan,
+};
 use prezero_testkit::{Hugepages, maps_containing};
 use requests::{
     PAGE, eager, host_claiming, huge, on_touch, planned, populated, reads_as_zero, reserved,
@@ -135,7 +140,9 @@ fn gigantic_pages_are_promised_taken_and_given_back() {
     assert_eq!(pages.counters().free, before.free - 1);
     // One page is one piece of work: a second worker would have nothing to do.
     assert_eq!((report.bytes, report.workers.len()), (1 << 30, 1));
-    let (ram, placement) = ram.check_placement().expect("nothing is bound");
+    let (ram, placement) = ram
+        .check_placement(&Control::default())
+        .expect("nothing is bound");
     assert_eq!(placement.checked_pages, 1);
     drop(ram);
     pages.assert_clean();
@@ -223,5 +230,44 @@ fn two_memories_of_one_process_are_independent() {
     assert_eq!(pages.counters().free, before.free - PAGES);
     assert!(reads_as_zero(b.hva, b.len));
     drop(two);
+    pages.assert_clean();
+}
+
+/// The memfd behind the only memory of this test, opened once more.
+fn memfd() -> File {
+    let fds = fs::read_dir("/proc/self/fd").expect("own descriptors");
+    let paths = fds.map(|fd| fd.expect("a descriptor").path());
+    let is_ram = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("prezero-ram"))
+    };
+    let path = paths.into_iter().find(is_ram).expect("the memfd is open");
+    File::options()
+        .write(true)
+        .open(path)
+        .expect("our own file")
+}
+
+#[test]
+fn pages_that_are_gone_after_populating_are_an_error() {
+    let Some(pages) = Hugepages::take(PAGE, 8) else {
+        return;
+    };
+    let (ram, _) = populated(&planned(&eager(&[&huge(8)])));
+    let file = memfd();
+    file.set_len(6 * PAGE).expect("it is not sealed");
+    file.set_len(8 * PAGE).expect("it is not sealed");
+    let failed = ram
+        .check_placement(&Control::default())
+        .expect_err("two pages are gone");
+    assert_eq!(
+        failed.error,
+        PlacementError::Absent {
+            absent: 2,
+            pages: 8,
+            page: PageSize::HUGE_2M,
+            gpa: 6 * PAGE,
+        }
+    );
+    drop((failed, file));
     pages.assert_clean();
 }

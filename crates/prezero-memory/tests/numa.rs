@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 
 use mappings::{open_memory_files, policy_at};
-use prezero_memory::{Class, GuestRam, Host, Plan, ReserveError, plan};
+use prezero_memory::{Class, Control, GuestRam, Host, Plan, ReserveError, plan};
 use prezero_testkit::{Hugepages, maps_containing, skip};
 use requests::{PAGE, cpus, eager, huge, planned, populated, zeroed};
 
@@ -182,12 +182,11 @@ fn bound_memory_is_on_its_node_and_the_kernel_knows() {
             assert_eq!(policy, "bind:0");
         }
     }
-    let (ram, placement) = ram.check_placement().expect("all of it is on node 0");
+    let (ram, placement) = ram
+        .check_placement(&Control::default())
+        .expect("all of it is on node 0");
     assert_eq!(placement.checked_pages, PAGES + 6 * 256);
-    assert_eq!(
-        (placement.misplaced_pages, placement.unchecked.as_deref()),
-        (0, None)
-    );
+    assert_eq!((placement.misplaced_pages, placement.refused), (0, None));
     assert_eq!(placement.warning(), None);
     drop(ram);
     pages.assert_clean();
@@ -215,7 +214,9 @@ fn pages_elsewhere_than_planned_are_counted_where_nothing_is_bound() {
             .iter()
             .any(|worker| worker.node == second && worker.populated_bytes > 0)
     );
-    let (ram, placement) = ram.check_placement().expect("nothing is bound");
+    let (ram, placement) = ram
+        .check_placement(&Control::default())
+        .expect("nothing is bound");
     assert_eq!(placement.checked_pages, PAGES);
     assert_eq!(placement.misplaced_pages, planned_there);
     assert!(placement.warning().is_some());

@@ -5,6 +5,8 @@ mod registrar;
 mod requests;
 
 use mappings::{all_mapped, left, mapped};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use prezero_memory::{GuestRam, Prealloc, Request, SlotRange, Zeroed};
 use prezero_testkit::{Hugepages, MachineLock};
 use registrar::{Book, Event};
@@ -20,9 +22,10 @@ fn added(slots: &[SlotRange]) -> Vec<Event> {
     slots.iter().map(|slot| Event::Added(*slot)).collect()
 }
 
+/// The last slot added is the first removed.
 fn removed(slots: &[SlotRange]) -> Vec<Event> {
     let mapped = true;
-    let events = slots.iter().map(|slot| Event::Removed {
+    let events = slots.iter().rev().map(|slot| Event::Removed {
         slot: slot.slot,
         mapped,
     });
@@ -164,18 +167,32 @@ fn the_addresses_of_a_slot_that_stays_are_never_used_again() {
 }
 
 #[test]
-fn a_slot_that_stays_after_unregistering_is_inaccessible_at_once() {
+fn a_slot_that_stays_after_unregistering_is_sealed_when_the_memory_is_dropped() {
     let _lock = MachineLock::acquire();
     let ram = four_slots()
         .register(Book::refusing_to_remove(3))
         .expect("nothing is refused");
     let ram = ram.unregister();
     let slots: Vec<SlotRange> = ram.slots().collect();
-    assert_sealed(&slots[3]);
-    assert!(all_mapped(slots[0].hva, slots[0].len, "rw-p"));
+    // Views of it may be alive, and safe code may write through them.
+    assert!(all_mapped(slots[3].hva, slots[3].len, "rw-p"));
     drop(ram);
     assert_sealed(&slots[3]);
     assert_unmapped(&slots[..3]);
+}
+
+#[test]
+fn a_registrar_that_panics_leaves_no_address_that_is_used_again() {
+    let _lock = MachineLock::acquire();
+    let ram = four_slots()
+        .register(Book::panicking())
+        .expect("adding is not refused");
+    let slots: Vec<SlotRange> = ram.slots().collect();
+    let panicked = catch_unwind(AssertUnwindSafe(|| drop(ram)));
+    assert!(panicked.is_err(), "the registrar was not asked");
+    for slot in &slots {
+        assert_sealed(slot);
+    }
 }
 
 #[test]

@@ -41,7 +41,9 @@ fn assert_can_go_on(ram: GuestRam<Reserved>, workers: Workers, pages: &Hugepages
         .populate(&workers, &Control::default())
         .expect("nothing stops it");
     assert_eq!(report.bytes, PAGES * PAGE);
-    let (ram, placement) = ram.check_placement().expect("nothing is bound");
+    let (ram, placement) = ram
+        .check_placement(&Control::default())
+        .expect("nothing is bound");
     assert_eq!(placement.checked_pages, PAGES);
     drop((ram, workers));
     assert!(

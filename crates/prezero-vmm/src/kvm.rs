@@ -51,7 +51,7 @@ pub enum KvmError {
         source: io::Error,
     },
     /// The file is not a KVM device, or one of an interface this crate does not know.
-    #[error("KVM device {} has interface version {found}, {KVM_API_VERSION} is needed", path.display())]
+    #[error("{} {}", path.display(), describe(*found))]
     ApiVersion {
         /// The path tried.
         path: PathBuf,
@@ -82,6 +82,13 @@ pub enum KvmError {
     /// `KVM_SET_TSS_ADDR` failed.
     #[error("KVM refused {TSS_ADDRESS:#x} for its real-mode pages")]
     TssAddress(#[source] io::Error),
+}
+
+fn describe(version: i32) -> String {
+    match version {
+        -1 => "is not a KVM device".to_owned(),
+        _ => format!("has KVM interface version {version}, {KVM_API_VERSION} is needed"),
+    }
 }
 
 impl KvmError {

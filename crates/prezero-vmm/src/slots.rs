@@ -4,8 +4,10 @@
 
 use std::io;
 
-use prezero_memory::SlotRange;
+use prezero_memory::{Class, SlotRange};
 use thiserror::Error;
+
+use crate::error::is_shortage;
 
 /// KVM maps, and prezero hands out, memory in units of at least this many bytes.
 pub(crate) const PAGE: u64 = 4096;
@@ -18,7 +20,7 @@ fn overlap(a: &SlotRange, b: &SlotRange) -> bool {
     a.gpa < b.gpa + b.len && b.gpa < a.gpa + a.len
 }
 
-/// Why a slot cannot be registered or removed. Except for [`SlotError::Absent`], KVM's view has not changed.
+/// Why a slot cannot be registered or removed. KVM's view has not changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SlotError {
@@ -87,6 +89,15 @@ pub enum SlotError {
 }
 
 impl SlotError {
+    /// What kind of error it is.
+    pub fn class(&self) -> Class {
+        match self {
+            SlotError::Number { .. } => Class::Host,
+            SlotError::Register { source, .. } if is_shortage(source) => Class::Shortage,
+            _ => Class::Internal,
+        }
+    }
+
     /// Something the user can type, where there is something.
     pub fn fix(&self) -> Option<String> {
         match self {

@@ -104,8 +104,9 @@ impl Vm {
     }
 }
 
+// SAFETY: both methods pass KVM's answer on, and KVM refuses without a change.
 #[allow(unsafe_code)]
-impl SlotRegistrar for Vm {
+unsafe impl SlotRegistrar for Vm {
     type Error = SlotError;
 
     unsafe fn add(&self, range: &SlotRange) -> Result<(), SlotError> {
@@ -113,7 +114,10 @@ impl SlotRegistrar for Vm {
         unsafe { self.add_slot(range) }
     }
 
-    fn remove(&self, slot: u32) -> Result<(), SlotError> {
-        self.remove_slot(slot)
+    fn remove(&self, range: &SlotRange) -> Result<(), SlotError> {
+        if self.slots().contains(range) {
+            return self.remove_slot(range.slot);
+        }
+        Err(SlotError::Absent { slot: range.slot })
     }
 }

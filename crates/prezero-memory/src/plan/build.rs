@@ -5,8 +5,9 @@ use prezero_host::{Host, PageSize};
 use super::pages::{PageChoice, Pools};
 use super::workers::{NodeWork, plan_workers};
 use super::{Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
-use crate::layout::AddressSpace;
+use crate::layout::Layout;
 use crate::size::PageBytes;
+use crate::spec::{Hugepages, MemorySpec};
 
 /// The first kernel with `MADV_POPULATE_WRITE` (madvise(2)).
 const POPULATE_SINCE: (u32, u32) = (5, 14);
@@ -23,16 +24,19 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     let mut pools = Pools::new(host, request.prealloc);
     let mut choices = Vec::with_capacity(request.zones.len());
     // Impossible layouts are refused before shortages: more pages would not help.
-    let space = AddressSpace::x86_64(&host.cpu);
+    let usual = || Layout::x86_64(&host.cpu);
+    let space = request.layout.clone().unwrap_or_else(usual);
     let least: Vec<(u64, PageSize)> = request
         .zones
         .iter()
         .map(|zone| (PageSize::BASE.round_down(zone.bytes), PageSize::BASE))
         .collect();
     space.place(&least)?;
-    for zone in &request.zones {
-        choices.push(pools.choose(zone)?);
+    for n in strictest_first(&request.zones) {
+        choices.push((n, pools.choose(&request.zones[n])?));
     }
+    choices.sort_by_key(|(n, _)| *n);
+    let choices: Vec<PageChoice> = choices.into_iter().map(|(_, choice)| choice).collect();
     let wanted: Vec<(u64, PageSize)> = request
         .zones
         .iter()
@@ -47,7 +51,9 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
         let mut supply = Supply::new(choice);
         for (gpa, len) in ranges {
             slots.push(SlotPlan {
-                slot: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+                slot: request
+                    .first_slot
+                    .saturating_add(u32::try_from(slots.len()).unwrap_or(u32::MAX)),
                 gpa,
                 len,
                 align: match choice.backing {
@@ -102,6 +108,19 @@ fn check_request(host: &Host, request: &Request) -> Result<(), PlanError> {
         });
     }
     Ok(())
+}
+
+/// The order in which zones choose: pages that one cannot do without must not go to another that can.
+fn strictest_first(zones: &[MemorySpec]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..zones.len()).collect();
+    order.sort_by_key(|&n| {
+        let zone = &zones[n];
+        (
+            zone.hugepages != Hugepages::On,
+            zone.host_numa_node.is_none(),
+        )
+    });
+    order
 }
 
 /// The node shares of a zone, used up range by range.
@@ -190,6 +209,18 @@ fn warnings(
             asked,
             planned: plan.workers.len(),
         });
+    }
+    if plan.prealloc == Prealloc::Off {
+        let bound = plan
+            .extents()
+            .filter(|extent| extent.bound() && extent.backing() == Backing::Memfd);
+        let mut nodes: Vec<u32> = bound.map(Extent::node).collect();
+        nodes.dedup();
+        warnings.extend(
+            nodes
+                .into_iter()
+                .map(|node| PlanWarning::BoundOnTouch { node }),
+        );
     }
     let mut remote: Vec<u32> = plan
         .workers

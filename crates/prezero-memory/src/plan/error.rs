@@ -88,6 +88,14 @@ pub enum PlanError {
         /// The nearest larger size, in bytes.
         above: Option<u64>,
     },
+    /// A slot that is empty, not of whole pages, or ends beyond the address space.
+    #[error("A slot of {} at guest address {gpa:#x} is not a run of 4 KiB pages", ByteSize(*.bytes))]
+    OddSlot {
+        /// Guest address.
+        gpa: u64,
+        /// Length in bytes.
+        bytes: u64,
+    },
     /// No place in the guest's address space.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -106,12 +114,15 @@ pub enum PlanError {
     #[error("{0}")]
     Short(Shortage),
     /// Too little ordinary memory to populate.
-    #[error("Populating {} of ordinary memory, but only {} is available (MemAvailable)", ByteSize(*.needed), ByteSize(*.available))]
+    #[error("Populating takes {} of ordinary memory, and {} is available (MemAvailable)", ByteSize(*.needed), ByteSize(*.available))]
     ShortOfMemory {
         /// Bytes needed.
         needed: u64,
         /// Bytes the kernel says can be had without swapping.
         available: u64,
+        /// Why it is not hugepages, with `hugepages=auto`.
+        #[source]
+        instead_of: Option<Box<PlanError>>,
     },
     /// A node that is not there.
     #[error("There is no NUMA node {node}; the nodes with memory are {valid}")]
@@ -163,6 +174,7 @@ impl PlanError {
         match self {
             Self::Nothing
             | Self::NotWholePages { .. }
+            | Self::OddSlot { .. }
             | Self::Layout(_)
             | Self::NoSuchNode { .. }
             | Self::NodeWithoutMemory { .. }
@@ -187,13 +199,15 @@ impl PlanError {
                 (Some(only), None) | (None, Some(only)) => spec(*only),
                 (None, None) => return None,
             },
+            Self::OddSlot { .. } => return None,
             Self::Layout(LayoutError::BeyondAddressBits { max, .. }) => {
                 format!("{} or less", spec(*max))
             }
             Self::Layout(LayoutError::PageAboveHole { .. }) => "hugepage_size=1G".to_owned(),
-            Self::PageSizeMissing { .. } => {
-                "leave hugepage_size out, or boot with hugepagesz=1G hugepages=N".to_owned()
-            }
+            Self::PageSizeMissing { page, .. } => format!(
+                "leave hugepage_size out, or boot with hugepagesz={} hugepages=N",
+                ByteSize(page.bytes()).to_spec()
+            ),
             Self::NoHugepages => "hugepages=off".to_owned(),
             Self::Short(shortage) => shortage.fix(),
             Self::ShortOfMemory { available, .. } => {

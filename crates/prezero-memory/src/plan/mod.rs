@@ -15,8 +15,9 @@ use prezero_host::{IdSet, PageSize};
 
 pub use self::build::plan;
 pub use self::error::{PlanError, Shortage};
-pub use self::workers::WorkerPlan;
-use crate::size::{ByteSize, PageBytes};
+pub use self::workers::{NodeWork, WorkerPlan, plan_workers};
+use crate::layout::Layout;
+use crate::size::PageBytes;
 use crate::spec::MemorySpec;
 
 /// When guest memory is populated.
@@ -40,6 +41,10 @@ pub struct Request {
     pub threads: Option<usize>,
     /// CPUs the threads may use, next to the process's own affinity mask.
     pub cpus: Option<IdSet>,
+    /// Where RAM may be in the guest's address space; [`Layout::x86_64`] of the host's CPU if `None`.
+    pub layout: Option<Layout>,
+    /// KVM's number of the first slot; the others follow.
+    pub first_slot: u32,
 }
 
 /// What a piece of memory is made of.
@@ -214,6 +219,12 @@ pub enum PlanWarning {
         /// The node without usable CPUs.
         node: u32,
     },
+    /// Memory bound to a node and not populated: pages that others take first are missing when the
+    /// guest touches them, which is a SIGBUS.
+    BoundOnTouch {
+        /// The node.
+        node: u32,
+    },
     /// The host does not say which CPUs belong to which node.
     Unpinned,
 }
@@ -234,6 +245,10 @@ impl fmt::Display for PlanWarning {
             Self::RemoteWorkers { node } => write!(
                 f,
                 "Node {node} has no CPU this process may use: another node's CPUs populate it (remote)"
+            ),
+            Self::BoundOnTouch { node } => write!(
+                f,
+                "Memory bound to node {node} is not populated, and the kernel promises pages of the host, not of a node: if others take node {node}'s, the guest dies when it touches its memory (populate it: --prealloc)"
             ),
             Self::Unpinned => {
                 f.write_str("This host does not show its NUMA topology: workers are not pinned")
@@ -292,16 +307,12 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `gpa` and `bytes` have to be multiples of 4 KiB, `bytes` not zero.
-    pub fn aside(slot: u32, gpa: u64, bytes: u64) -> Result<Self, PlanError> {
+    /// `gpa` and `bytes` have to be multiples of 4 KiB, `bytes` not zero, and the end an address.
+    pub fn one_slot(slot: u32, gpa: u64, bytes: u64) -> Result<Self, PlanError> {
         let page = PageSize::BASE;
-        let len = PageBytes::new(bytes, page).filter(|_| bytes > 0 && page.is_aligned(gpa));
-        let len = len.ok_or(PlanError::NotWholePages {
-            what: format!("a slot of {} at {gpa:#x}", ByteSize(bytes)),
-            page,
-            below: None,
-            above: None,
-        })?;
+        let fits = page.is_aligned(gpa) && gpa.checked_add(bytes).is_some();
+        let len = PageBytes::new(bytes, page).filter(|_| bytes > 0 && fits);
+        let len = len.ok_or(PlanError::OddSlot { gpa, bytes })?;
         let extent = Extent {
             gpa,
             len,

@@ -61,15 +61,14 @@ impl<'a> Pools<'a> {
 
     fn check_node(&self, node: u32) -> Result<(), PlanError> {
         let nodes = &self.host.nodes;
-        let valid: IdSet = nodes
-            .iter()
-            .filter(|node| node.mem_total != Some(0))
-            .map(|node| node.id)
-            .collect();
+        let valid: IdSet = self.usable_nodes().into_iter().collect();
         if !nodes.iter().any(|candidate| candidate.id == node) {
             return Err(PlanError::NoSuchNode { node, valid });
         }
-        if !valid.contains(node) {
+        if nodes
+            .iter()
+            .any(|found| found.id == node && found.mem_total == Some(0))
+        {
             return Err(PlanError::NodeWithoutMemory { node, valid });
         }
         let allowed = &self.host.allowed_nodes;
@@ -104,7 +103,14 @@ impl<'a> Pools<'a> {
                 vec![(node, needed)]
             }
             None if needed > host_free => {
-                return Err(self.short(page, None, needed, host_free, None));
+                // In a cpuset of one node it is that node's pool that has to grow.
+                let only = match by_node.as_slice() {
+                    [(node, free)] if self.host.nodes.len() > 1 && *free == host_free => {
+                        Some(*node)
+                    }
+                    _ => None,
+                };
+                return Err(self.short(page, only, needed, host_free, None));
             }
             None => spread(needed, &by_node),
         };
@@ -170,6 +176,7 @@ impl<'a> Pools<'a> {
                 return Err(PlanError::ShortOfMemory {
                     needed: spec.bytes,
                     available,
+                    instead_of: instead_of.map(Box::new),
                 });
             }
         }
@@ -208,14 +215,26 @@ impl<'a> Pools<'a> {
     }
 
     fn host_available(&self, page: PageSize) -> u64 {
-        let pool = self.host.pools.iter().find(|pool| pool.page_size == page);
+        let Some(pool) = self.host.pool(page) else {
+            return 0;
+        };
         let used: u64 = self
             .used
             .iter()
             .filter(|(key, _)| key.0 == page)
             .map(|(_, n)| n)
             .sum();
-        pool.map_or(0, |pool| pool.available()).saturating_sub(used)
+        // Pages outside the cpuset cannot be reserved, and surplus pages come only where the whole host
+        // runs short (`hugetlb_acct_memory`, mm/hugetlb.c).
+        let usable = self.usable_nodes().into_iter();
+        let of_usable: Option<u64> = usable
+            .map(|node| self.node_pool(page, node).map(|pool| pool.1))
+            .sum();
+        let unreserved = pool.free.saturating_sub(pool.reserved);
+        let available = of_usable
+            .filter(|free| *free < unreserved)
+            .unwrap_or_else(|| pool.available());
+        available.saturating_sub(used)
     }
 
     fn node_free(&self, page: PageSize, node: u32) -> u64 {

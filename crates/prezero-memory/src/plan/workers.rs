@@ -13,6 +13,16 @@ pub struct WorkerPlan {
 }
 
 impl WorkerPlan {
+    /// A thread for a node's memory, pinned to `cpu` if one is given.
+    #[must_use]
+    pub fn new(node: u32, cpu: Option<u32>) -> Self {
+        Self {
+            node,
+            cpu,
+            remote: false,
+        }
+    }
+
     /// The node whose memory the thread works on.
     #[must_use]
     pub fn node(&self) -> u32 {
@@ -33,18 +43,22 @@ impl WorkerPlan {
 }
 
 /// The work of one node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeWork {
-    pub(crate) node: u32,
-    pub(crate) bytes: u64,
-    /// More threads than pages would idle.
-    pub(crate) pages: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeWork {
+    /// The node.
+    pub node: u32,
+    /// Bytes to populate.
+    pub bytes: u64,
+    /// Pages, or other units that are worth a thread: more threads than these would idle.
+    pub pages: u64,
 }
 
-/// Plans the threads. Without `threads` every usable CPU of every node with work gets one, bounded
+/// Plans the threads that populate `work`. Without `threads` every usable CPU of every node with work gets one, bounded
 /// by the cgroup CPU quota; with it, `threads` in all are shared out in proportion to bytes, at
-/// least one per node. No node gets more threads than pages.
-pub(crate) fn plan_workers(
+/// least one per node. No node gets more threads than pages. [`crate::plan()`] does this for the
+/// memory it plans; a monitor with mappings of its own calls it for [`crate::populate`].
+#[must_use]
+pub fn plan_workers(
     host: &Host,
     work: &[NodeWork],
     threads: Option<usize>,
@@ -68,9 +82,10 @@ pub(crate) fn plan_workers(
         }
         (None, _) => every,
     };
+    let most = rayon::max_num_threads() as u64;
     let mut plan = Vec::new();
     for ((work, node), count) in work.iter().zip(&usable).zip(counts) {
-        for n in 0..count.min(work.pages).max(1) {
+        for n in 0..count.min(work.pages).min(most).max(1) {
             let cpu = match node.cpus.len() as u64 {
                 0 => None,
                 len => usize::try_from(n % len)

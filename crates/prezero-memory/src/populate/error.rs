@@ -6,17 +6,8 @@ use std::io;
 use prezero_host::PageSize;
 
 use crate::class::Class;
-use crate::control::NodeProgress;
+use crate::control::{NodeProgress, StoppedBy};
 use crate::size::ByteSize;
-
-/// Why the work was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoppedBy {
-    /// [`crate::Cancel`].
-    Cancel,
-    /// [`Control::deadline`](crate::Control::deadline).
-    Deadline,
-}
 
 /// Why memory was not populated.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +114,7 @@ impl PopulateError {
                 let kib = page.bytes() / 1024;
                 Some(match *page > PageSize::BASE {
                     true => format!(
-                        "grep . /sys/kernel/mm/hugepages/hugepages-{kib}kB/*; cat /proc/self/cgroup (hugetlb.*.max of that group)"
+                        "grep . /sys/kernel/mm/hugepages/hugepages-{kib}kB/* /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/hugetlb.*.max"
                     ),
                     false => "a smaller size= or free memory (grep MemAvailable /proc/meminfo)"
                         .to_owned(),

@@ -15,10 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use self::error::{PopulateError, StoppedBy};
+pub use self::error::PopulateError;
 use self::queue::Queue;
-use crate::control::{Cancel, Control, NodeProgress};
-use crate::plan::Origin;
+use crate::control::{Cancel, Control, NodeProgress, StoppedBy};
 use crate::size::PageBytes;
 use crate::sys;
 use crate::workers::{WorkerState, Workers};
@@ -34,8 +33,6 @@ pub struct Target {
     pub len: PageBytes,
     /// The node whose workers populate it.
     pub node: u32,
-    /// What the memory holds.
-    pub origin: Origin,
 }
 
 /// What one worker did.
@@ -68,6 +65,21 @@ pub struct PopulateReport {
 
 /// Populates all targets on the workers of their nodes, and returns when every page is there.
 ///
+/// ```no_run
+/// use prezero_memory::{
+///     Control, Host, NodeWork, PageBytes, PageSize, Target, Workers, plan_workers, populate,
+/// };
+///
+/// # fn populate_my_mapping(addr: u64, bytes: u64) -> Result<(), Box<dyn std::error::Error>> {
+/// let len = PageBytes::new(bytes, PageSize::HUGE_2M).ok_or("not whole pages")?;
+/// let work = NodeWork { node: 0, bytes, pages: len.pages() };
+/// let workers = Workers::start(&plan_workers(&Host::probe(), &[work], None, None))?;
+/// let report = populate(&workers, &[Target { addr, len, node: 0 }], &Control::default())?;
+/// println!("{} bytes in {:?}", report.bytes, report.time);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// The first refusal of the kernel, or [`PopulateError::Stopped`] within one chunk of a cancel or
@@ -78,6 +90,10 @@ pub fn populate(
     control: &Control<'_>,
 ) -> Result<PopulateReport, PopulateError> {
     let job = Job::new(workers, targets, control.cancel)?;
+    if let Some(by) = control.stopped_by() {
+        let nodes = job.far();
+        return Err(PopulateError::Stopped { by, nodes });
+    }
     let results = workers.run(
         |worker| job.work(worker),
         |running| job.watch(control, |timeout| running.wait(timeout)),

@@ -24,6 +24,7 @@ pub(crate) struct Book {
     events: Arc<Mutex<Vec<Event>>>,
     refused: Option<u32>,
     kept: Option<u32>,
+    panics: bool,
 }
 
 impl Book {
@@ -37,6 +38,14 @@ impl Book {
     pub(crate) fn refusing_to_remove(slot: u32) -> Self {
         Self {
             kept: Some(slot),
+            ..Self::default()
+        }
+    }
+
+    /// Adds every slot, and panics when it is to remove one.
+    pub(crate) fn panicking() -> Self {
+        Self {
+            panics: true,
             ..Self::default()
         }
     }
@@ -68,7 +77,8 @@ impl Book {
     }
 }
 
-impl SlotRegistrar for Book {
+// SAFETY: nothing here makes memory visible to anybody.
+unsafe impl SlotRegistrar for Book {
     type Error = io::Error;
 
     unsafe fn add(&self, range: &SlotRange) -> io::Result<()> {
@@ -79,7 +89,9 @@ impl SlotRegistrar for Book {
         Ok(())
     }
 
-    fn remove(&self, slot: u32) -> io::Result<()> {
+    fn remove(&self, range: &SlotRange) -> io::Result<()> {
+        let slot = range.slot;
+        assert!(!self.panics, "a registrar that panics");
         if self.kept == Some(slot) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }

@@ -100,7 +100,7 @@ pub(crate) fn populated(plan: &Plan) -> (GuestRam<Populated>, PopulateReport) {
 pub(crate) fn zeroed(plan: &Plan) -> GuestRam<Zeroed> {
     let (ram, _) = populated(plan)
         .0
-        .check_placement()
+        .check_placement(&Control::default())
         .expect("on the right nodes");
     ram
 }

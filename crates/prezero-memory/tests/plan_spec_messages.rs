@@ -1,0 +1,135 @@
+//! The text of every refusal of a SPEC, its cause, and what it advises to type.
+
+use std::error::Error;
+
+use prezero_memory::MemorySpec;
+
+/// Message, cause and advice.
+fn refusal(spec: &str) -> (String, Option<String>, String) {
+    let error = spec.parse::<MemorySpec>().unwrap_err();
+    let cause = error.source().map(ToString::to_string);
+    (error.to_string(), cause, error.fix().unwrap())
+}
+
+fn text(message: &str, fix: &str) -> (String, Option<String>, String) {
+    (message.to_owned(), None, fix.to_owned())
+}
+
+fn caused(message: &str, cause: &str, fix: &str) -> (String, Option<String>, String) {
+    (message.to_owned(), Some(cause.to_owned()), fix.to_owned())
+}
+
+#[test]
+fn a_size_that_is_no_size() {
+    let some_size = "size=16G, size=512M or a number of bytes";
+    for (spec, cause, fix) in [
+        (
+            "lots",
+            "Size 'lots' is not a number of bytes with an optional unit K, M, G or T",
+            some_size,
+        ),
+        ("-1G", "Size '-1G' has a sign", some_size),
+        (
+            "1.5G",
+            "Size '1.5G' is a fraction; 1536M would be whole",
+            "size=1536M",
+        ),
+        (
+            "1.0001G",
+            "Size '1.0001G' is a fraction; 1G and 1025M would be whole",
+            "size=1G",
+        ),
+        (
+            "16777216T",
+            "Size '16777216T' does not fit in 64 bits; the largest is 16777215T",
+            some_size,
+        ),
+        (
+            "0G",
+            "Size '0G' is zero; the smallest is one page, such as 2M",
+            some_size,
+        ),
+    ] {
+        let message = format!("The size of memory '{spec}' is refused");
+        assert_eq!(refusal(spec), caused(&message, cause, fix));
+    }
+    assert_eq!(
+        refusal("1G,hugepage_size=huge"),
+        caused(
+            "The hugepage_size of memory '1G,hugepage_size=huge' is refused",
+            "Size 'huge' is not a number of bytes with an optional unit K, M, G or T",
+            "hugepage_size=2M or hugepage_size=1G",
+        )
+    );
+}
+
+#[test]
+fn no_size() {
+    assert_eq!(
+        refusal("hugepages=on"),
+        text("Memory 'hugepages=on' has no size", "add size=16G")
+    );
+}
+
+#[test]
+fn an_unknown_key() {
+    assert_eq!(
+        refusal("1G,shared=on"),
+        text(
+            "Memory '1G,shared=on' has an unknown key 'shared'",
+            "the keys are size, id, hugepages, hugepage_size, host_numa_node",
+        )
+    );
+}
+
+#[test]
+fn a_key_given_twice() {
+    assert_eq!(
+        refusal("1G,size=2G"),
+        text("Memory '1G,size=2G' has 'size' twice", "give size= once")
+    );
+}
+
+#[test]
+fn a_value_that_its_key_does_not_take() {
+    for (spec, key, value, expected) in [
+        (
+            "1G,id=a b",
+            "id",
+            "a b",
+            "a name of letters, digits, '-' and '_'",
+        ),
+        ("1G,hugepages=yes", "hugepages", "yes", "auto, on or off"),
+        (
+            "1G,hugepage_size=3M",
+            "hugepage_size",
+            "3M",
+            "a hugepage size such as 2M or 1G",
+        ),
+        (
+            "1G,host_numa_node=one",
+            "host_numa_node",
+            "one",
+            "a node number such as 0",
+        ),
+    ] {
+        assert_eq!(
+            refusal(spec),
+            text(
+                &format!("Memory '{spec}' has {key}='{value}', which is not {expected}"),
+                &format!("{key}= takes {expected}"),
+            )
+        );
+    }
+}
+
+#[test]
+fn a_hugepage_size_without_hugepages() {
+    assert_eq!(
+        refusal("1G,hugepages=off,hugepage_size=2M"),
+        text(
+            "Memory '1G,hugepages=off,hugepage_size=2M' asks for a hugepage size and for no hugepages",
+            "hugepages=on, or leave hugepage_size out",
+        )
+    );
+}
