@@ -1,0 +1,276 @@
+//! What killed processes have left in the pools.
+
+use std::borrow::Cow;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use prezero_host::PageSize;
+
+use super::journal::{Balance, pid_in};
+use super::kernel::Sysfs;
+use super::lock;
+
+/// Far above what a growth writes.
+const LONGEST: u64 = 1 << 20;
+
+/// Pages that a growth added to one pool and did not give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftPages {
+    /// The pool's page size.
+    pub page: PageSize,
+    /// The node they are on; `None` where the process was killed before it knew.
+    pub node: Option<u32>,
+    /// How many.
+    pub pages: u64,
+    /// Whether it may be fewer: the process was killed while the kernel added pages or took them
+    /// back.
+    pub at_most: bool,
+}
+
+/// The journal of a growth whose process has ended without giving back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// The journal.
+    pub journal: PathBuf,
+    /// The process that wrote it, by now perhaps another one's number.
+    pub pid: u32,
+    /// What it left. Empty when the journal is not one that this version understands.
+    pub pools: Vec<LeftPages>,
+}
+
+/// The journals below the state directory that no process has locked; none where there is no such
+/// directory.
+///
+/// It should be a directory that a reboot empties, as the pools are.
+///
+/// # Errors
+///
+/// When the directory cannot be read, or reading a journal fails.
+pub fn leftovers(state_dir: &Path) -> io::Result<Vec<Leftover>> {
+    let entries = match fs::read_dir(state_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if let Some(pid) = entry.file_name().to_str().and_then(pid_in) {
+            found.extend(leftover(entry.path(), pid)?);
+        }
+    }
+    found.sort_by(|a, b| a.journal.cmp(&b.journal));
+    Ok(found)
+}
+
+fn leftover(journal: PathBuf, pid: u32) -> io::Result<Option<Leftover>> {
+    let file = match File::open(&journal) {
+        // Given back since the directory was read, or just being made: then only its owner may.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            return Ok(None);
+        }
+        file => file?,
+    };
+    // Shared, so that two that look at the same time both find it.
+    match file.try_lock_shared() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Its process may have given back and removed it since it was opened.
+    if file.metadata()?.nlink() == 0 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    let balance = Balance::parse(&String::from_utf8_lossy(&bytes));
+    let pools = balance.as_ref().map(left).unwrap_or_default();
+    let nothing = balance.is_some() && pools.is_empty();
+    Ok((!nothing).then_some(Leftover {
+        journal,
+        pid,
+        pools,
+    }))
+}
+
+fn left(balance: &Balance) -> Vec<LeftPages> {
+    let being_given_back = |page, node| {
+        let of = |pending: &(_, _, i64)| (pending.0, pending.1) == (page, Some(node));
+        balance
+            .pending
+            .iter()
+            .any(|pending| of(pending) && pending.2 < 0)
+    };
+    let known = balance
+        .shares()
+        .into_iter()
+        .map(|(page, node, pages)| LeftPages {
+            page,
+            node: Some(node),
+            pages,
+            at_most: being_given_back(page, node),
+        });
+    let announced = balance.pending.iter().filter_map(|&(page, node, pages)| {
+        let pages = u64::try_from(pages).ok().filter(|pages| *pages > 0)?;
+        Some(LeftPages {
+            page,
+            node,
+            pages,
+            at_most: true,
+        })
+    });
+    known.chain(announced).collect()
+}
+
+impl Leftover {
+    /// Commands for a shell, one a line, that give the pages back and remove the journal. They hold
+    /// the lock that growing holds. Where [`LeftPages::at_most`] is set, look at the pools first:
+    /// fewer may be left.
+    #[must_use]
+    pub fn fix(&self) -> String {
+        let kernel = Sysfs::new(Path::new("/"));
+        let lock = self.journal.with_file_name(lock::NAME);
+        let (lock, journal) = (quoted(&lock), quoted(&self.journal));
+        let mut commands: Vec<String> = Vec::new();
+        for left in &self.pools {
+            let (dir, pages) = (kernel.pool(left.page, left.node), left.pages);
+            // nr_hugepages shows surplus pages too, but is written without them.
+            let script = format!(
+                "cd {} && n=$(($(cat nr_hugepages) - $(cat surplus_hugepages) - {pages})) && echo $((n > 0 ? n : 0)) > nr_hugepages",
+                dir.display()
+            );
+            let note = if left.at_most { " # at most" } else { "" };
+            commands.push(format!("sudo flock {lock} sh -c '{script}'{note}"));
+        }
+        if commands.is_empty() {
+            commands.push(format!("cat {journal}"));
+        }
+        commands.push(format!("sudo rm {journal}"));
+        commands.join("\n")
+    }
+}
+
+/// A path for a shell.
+fn quoted(path: &Path) -> Cow<'_, str> {
+    let path = path.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    match path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A directory with one journal.
+    fn with_journal(bytes: &[u8]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        fs::write(dir.path().join("growth-7-0"), bytes).expect("written");
+        fs::write(dir.path().join("growth.lock"), "").expect("written");
+        dir
+    }
+
+    fn pools(journal: &str) -> Vec<LeftPages> {
+        let dir = with_journal(journal.as_bytes());
+        let mut found = leftovers(dir.path()).expect("readable");
+        let leftover = found.pop().expect("one");
+        assert_eq!((leftover.pid, found), (7, vec![]));
+        leftover.pools
+    }
+
+    const ADDED: LeftPages = LeftPages {
+        page: PageSize::HUGE_2M,
+        node: Some(1),
+        pages: 14,
+        at_most: false,
+    };
+
+    #[test]
+    fn pages_are_known_or_at_most_so_many() {
+        let added = "prezero growth 1\nintend 2097152 any +14\ndone 2097152 1=+14\n";
+        assert_eq!(pools(added), [ADDED]);
+        let at_most = LeftPages {
+            at_most: true,
+            ..ADDED
+        };
+        assert_eq!(pools(&format!("{added}intend 2097152 1 -14\n")), [at_most]);
+        let two = [
+            ADDED,
+            LeftPages {
+                pages: 3,
+                ..at_most
+            },
+        ];
+        assert_eq!(pools(&format!("{added}intend 2097152 1 +3\n")), two);
+        let unknown = LeftPages {
+            node: None,
+            ..at_most
+        };
+        assert_eq!(
+            pools("prezero growth 1\nintend 2097152 any +14\ndone 2097152 1="),
+            [unknown]
+        );
+    }
+
+    #[test]
+    fn a_growth_that_left_nothing_is_no_leftover() {
+        let back = "prezero growth 1\nintend 2097152 1 +14\ndone 2097152 1=+14\nintend 2097152 1 -14\ndone 2097152 1=-14\n";
+        for journal in ["", "prezero growth 1\n", "prezero gro", back] {
+            let dir = with_journal(journal.as_bytes());
+            assert_eq!(leftovers(dir.path()).expect("readable"), [], "{journal:?}");
+        }
+        assert_eq!(leftovers(Path::new("/nonexistent")).expect("nothing"), []);
+    }
+
+    #[test]
+    fn a_locked_journal_is_no_leftover() {
+        let dir = with_journal(b"prezero growth 1\nintend 2097152 1 +14\n");
+        let journal = File::open(dir.path().join("growth-7-0")).expect("readable");
+        journal.lock().expect("free");
+        assert_eq!(leftovers(dir.path()).expect("readable"), []);
+        drop(journal);
+        assert_eq!(leftovers(dir.path()).expect("readable").len(), 1);
+    }
+
+    #[test]
+    fn a_journal_that_is_not_understood_is_shown_before_it_goes() {
+        let dir = with_journal(b"prezero growth 2\n");
+        let found = leftovers(dir.path()).expect("readable");
+        let [leftover] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(leftover.pools, []);
+        let journal = leftover.journal.display();
+        assert_eq!(leftover.fix(), format!("cat {journal}\nsudo rm {journal}"));
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_the_shell() {
+        assert_eq!(
+            quoted(Path::new("/run/prezero/growth-1-0")),
+            "/run/prezero/growth-1-0"
+        );
+        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200), journal: bool) {
+            let mut text = if journal { b"prezero growth 1\n".to_vec() } else { vec![] };
+            text.extend(bytes);
+            text.push(b'\n');
+            for leftover in leftovers(with_journal(&text).path()).expect("readable") {
+                prop_assert!(leftover.fix().contains("rm "));
+            }
+        }
+    }
+}
