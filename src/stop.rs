@@ -1,19 +1,36 @@
 //! SIGINT and SIGTERM: the first asks the run to stop and unwind, the second ends the process.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use prezero_memory::Cancel;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
-/// A cancel flag that SIGINT and SIGTERM set.
+/// A cancel flag that SIGINT and SIGTERM set, unless the caller had them ignored, as a shell does for
+/// what it starts in the background.
 pub(crate) fn on_signals() -> io::Result<Cancel> {
     let cancel = Cancel::new();
+    let ignored = ignored_signals();
     for signal in [SIGINT, SIGTERM] {
+        if ignored & (1 << (signal - 1)) != 0 {
+            continue;
+        }
         // Registered first, so that it acts only if the flag was set by an earlier signal.
         flag::register_conditional_default(signal, Arc::clone(&cancel.flag()))?;
         flag::register(signal, cancel.flag())?;
     }
+    // A result that does not fit below RLIMIT_FSIZE is then an error of write(2).
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(cancel)
+}
+
+/// `SigIgn` of /proc/self/status: signal n is bit n − 1 (proc_pid_status(5)).
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }

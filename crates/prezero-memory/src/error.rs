@@ -174,7 +174,7 @@ impl ReserveError {
             Self::Map { source, step, .. } => match (source.raw_os_error(), step) {
                 (Some(libc::EMFILE), _) => "ulimit -n 1024".to_owned(),
                 (Some(libc::ENOMEM), _) => {
-                    "a smaller size=; or: ulimit -v unlimited; sudo sysctl vm.overcommit_memory=1".to_owned()
+                    "a smaller size=, or ulimit -v unlimited".to_owned()
                 }
                 _ => return None,
             },

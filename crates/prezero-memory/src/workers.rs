@@ -31,20 +31,26 @@ pub struct StartError {
     /// Threads planned.
     total: usize,
     #[source]
-    source: rayon::ThreadPoolBuildError,
+    source: io::Error,
 }
 
 impl StartError {
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {
-        Class::Shortage
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => Class::Host,
+            _ => Class::Shortage,
+        }
     }
 
     /// What to type.
     #[must_use]
     pub fn fix(&self) -> Option<String> {
-        Some("--threads 1, or raise the limit (ulimit -u, pids.max of the cgroup)".to_owned())
+        Some(
+            "--threads 1; or raise what is short: ulimit -u, ulimit -v, pids.max of the cgroup"
+                .to_owned(),
+        )
     }
 }
 
@@ -144,10 +150,10 @@ impl Workers {
                     Ok(())
                 })
                 .build();
-            let pool = built.map_err(|source| StartError {
+            let pool = built.map_err(|error| StartError {
                 n: started.threads.len() + 1,
                 total: plan.len(),
-                source,
+                source: io_error(&error),
             })?;
             started.pools.push(NodePool {
                 node,
@@ -205,6 +211,16 @@ impl Workers {
         results
             .map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner))
             .collect()
+    }
+}
+
+/// The spawner's error behind rayon's, which shows it but does not hand it out.
+fn io_error(error: &rayon::ThreadPoolBuildError) -> io::Error {
+    let source =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    match source.and_then(io::Error::raw_os_error) {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other(error.to_string()),
     }
 }
 

@@ -94,6 +94,11 @@ impl SlotError {
         match self {
             SlotError::Number { .. } => Class::Host,
             SlotError::Register { source, .. } if is_shortage(source) => Class::Shortage,
+            SlotError::Register { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Class::Host
+            }
             _ => Class::Internal,
         }
     }

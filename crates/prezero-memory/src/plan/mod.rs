@@ -234,9 +234,11 @@ impl fmt::Display for PlanWarning {
         match self {
             Self::Ordinary { shortage } => {
                 write!(f, "Using ordinary memory instead of hugepages: {shortage}")?;
-                shortage
-                    .fix()
-                    .map_or(Ok(()), |fix| write!(f, " (for hugepages: {fix})"))
+                let fix = match **shortage {
+                    PlanError::NoHugepages => None,
+                    _ => shortage.fix(),
+                };
+                fix.map_or(Ok(()), |fix| write!(f, " (for hugepages: {fix})"))
             }
             Self::ThreadsRaised { asked, planned } => write!(
                 f,
