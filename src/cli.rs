@@ -17,6 +17,15 @@ pub(crate) enum Command {
     Run(RunArgs),
 }
 
+const MEMORY_HELP: &str = "\
+Guest memory: a size such as 16G, or keys and values:
+
+size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,host_numa_node=N]
+
+Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes hugepages
+where the host has enough free, and ordinary memory with a warning where it has not; on never falls
+back; off uses ordinary memory (transparent hugepages where offered).";
+
 const RUN_HELP: &str = "\
 Examples:
   prezero run --memory 1G --prealloc --verify
@@ -36,13 +45,7 @@ Exit codes:
 #[command(after_long_help = RUN_HELP)]
 pub(crate) struct RunArgs {
     /// Guest memory: a size such as 16G, or keys and values.
-    ///
-    /// size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,host_numa_node=N]
-    ///
-    /// Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes
-    /// hugepages where the host has enough free and ordinary memory with a warning where it has
-    /// not; on never falls back; off uses ordinary memory (transparent hugepages where offered).
-    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true, long_help = MEMORY_HELP)]
     pub(crate) memory: String,
 
     /// Populate all memory before the guest starts [default: off; with no value: eager].
