@@ -22,8 +22,8 @@ Guest memory: a size such as 16G, or keys and values:
 
 size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,host_numa_node=N]
 
-Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes hugepages
-where the host has enough free, and ordinary memory with a warning where it has not; on never falls
+Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes hugepages \
+where the host has enough free, and ordinary memory with a warning where it has not; on never falls \
 back; off uses ordinary memory (transparent hugepages where offered).";
 
 const RUN_HELP: &str = "\

@@ -25,28 +25,28 @@ fn a_size_that_is_no_size() {
     for (spec, cause, fix) in [
         (
             "lots",
-            "Size 'lots' is not a number of bytes with an optional unit K, M, G or T",
+            "'lots' is not a number of bytes with an optional unit K, M, G or T",
             some_size,
         ),
-        ("-1G", "Size '-1G' has a sign", some_size),
+        ("-1G", "'-1G' has a sign", some_size),
         (
             "1.5G",
-            "Size '1.5G' is a fraction; 1536M would be whole",
+            "'1.5G' is a fraction; 1536M would be whole",
             "size=1536M",
         ),
         (
             "1.0001G",
-            "Size '1.0001G' is a fraction; 1G and 1025M would be whole",
+            "'1.0001G' is a fraction; 1G and 1025M would be whole",
             "size=1G",
         ),
         (
             "16777216T",
-            "Size '16777216T' does not fit in 64 bits; the largest is 16777215T",
+            "'16777216T' does not fit in 64 bits; the largest is 16777215T",
             some_size,
         ),
         (
             "0G",
-            "Size '0G' is zero; the smallest is one page, such as 2M",
+            "'0G' is zero; the smallest is one page, such as 2M",
             some_size,
         ),
     ] {
@@ -57,7 +57,7 @@ fn a_size_that_is_no_size() {
         refusal("1G,hugepage_size=huge"),
         caused(
             "The hugepage_size of memory '1G,hugepage_size=huge' is refused",
-            "Size 'huge' is not a number of bytes with an optional unit K, M, G or T",
+            "'huge' is not a number of bytes with an optional unit K, M, G or T",
             "hugepage_size=2M or hugepage_size=1G",
         )
     );
