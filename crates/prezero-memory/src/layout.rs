@@ -20,8 +20,8 @@ const DEVICE_HOLE: (u64, u64) = (3 * GIB, 4 * GIB);
 const HYPERTRANSPORT_HOLE: (u64, u64) = (0xfd_0000_0000, 0x100_0000_0000);
 /// The architecture's largest physical address width, for hosts that do not say theirs.
 const MAX_ADDRESS_BITS: u8 = 52;
-/// The largest slot KVM takes, in bytes.
-pub(crate) const MAX_SLOT_BYTES: u64 = ((1 << 31) - 1) * 4096;
+/// The largest slot KVM takes, in bytes (`KVM_MEM_MAX_NR_PAGES`, include/linux/kvm_host.h).
+pub const MAX_SLOT_BYTES: u64 = ((1 << 31) - 1) * 4096;
 
 /// The guest-physical addresses that RAM may have: all below an address width, except holes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -67,7 +67,7 @@ pub use crate::class::Class;
 pub use crate::control::{Cancel, Control, NodeProgress, Progress, StoppedBy};
 pub use crate::error::{Failed, RegisterError, ReserveError};
 pub use crate::growth::{GrowError, Grown, Growth, LeftPages, Leftover, PoolNeed, leftovers};
-pub use crate::layout::{Layout, LayoutError};
+pub use crate::layout::{Layout, LayoutError, MAX_SLOT_BYTES};
 pub use crate::mapping::MapStep;
 pub use crate::placement::{Placement, PlacementError};
 pub use crate::plan::{

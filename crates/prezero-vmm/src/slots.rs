@@ -4,16 +4,13 @@
 
 use std::io;
 
-use prezero_memory::{Class, SlotRange};
+use prezero_memory::{Class, MAX_SLOT_BYTES, SlotRange};
 use thiserror::Error;
 
 use crate::error::is_shortage;
 
 /// KVM maps, and prezero hands out, memory in units of at least this many bytes.
 pub(crate) const PAGE: u64 = 4096;
-
-/// `KVM_MEM_MAX_NR_PAGES` in `include/linux/kvm_host.h`, in bytes.
-const MAX_SLOT_BYTES: u64 = ((1 << 31) - 1) * PAGE;
 
 fn overlap(a: &SlotRange, b: &SlotRange) -> bool {
     // Both ends exist: only checked ranges enter the table, and a new one is checked before it is compared.

@@ -2,25 +2,15 @@
 
 use std::path::Path;
 
+use prezero_testkit::require_kvm;
 use prezero_vmm::{Kvm, SlotError, SlotRange};
 use vm_memory::{GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 const MIB: u64 = 1 << 20;
 
-/// Prints `skipped: kvm` where `/dev/kvm` cannot be opened, and fails where PREZERO_REQUIRE names it.
 fn kvm() -> Option<Kvm> {
-    match Kvm::open(Path::new("/dev/kvm")) {
-        Ok(kvm) => Some(kvm),
-        Err(error) => {
-            let required = std::env::var("PREZERO_REQUIRE").unwrap_or_default();
-            assert!(
-                !required.split(',').any(|name| name == "kvm"),
-                "kvm is required: {error}"
-            );
-            println!("skipped: kvm");
-            None
-        }
-    }
+    let open = || Kvm::open(Path::new("/dev/kvm")).expect("it has just been opened");
+    require_kvm().then(open)
 }
 
 #[test]

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use prezero_memory::SlotRange;
+use prezero_testkit::require_kvm;
 use vm_memory::{GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion};
 
 use super::*;
 use crate::kvm::Kvm;
-use prezero_memory::SlotRange;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -24,20 +25,9 @@ const LOW: (u64, u64) = (0, 24 * MIB);
 const BELOW_HOLE: (u64, u64) = (3 * GIB - 17 * MIB - 4096, 17 * MIB + 4096);
 const ABOVE_HOLE: (u64, u64) = (4 * GIB, 33 * MIB + 12288);
 
-/// Prints `skipped: kvm` where `/dev/kvm` cannot be opened, and fails where PREZERO_REQUIRE names it.
 fn kvm() -> Option<Kvm> {
-    match Kvm::open(Path::new("/dev/kvm")) {
-        Ok(kvm) => Some(kvm),
-        Err(error) => {
-            let required = std::env::var("PREZERO_REQUIRE").unwrap_or_default();
-            assert!(
-                !required.split(',').any(|name| name == "kvm"),
-                "kvm is required: {error}"
-            );
-            println!("skipped: kvm");
-            None
-        }
-    }
+    let open = || Kvm::open(Path::new("/dev/kvm")).expect("it has just been opened");
+    require_kvm().then(open)
 }
 
 struct Machine {
