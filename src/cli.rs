@@ -1,5 +1,8 @@
 //! The command line.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::Prealloc;
 
@@ -15,22 +18,28 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a test virtual machine and report how long its memory took.
     Run(RunArgs),
+    /// Show what `run` would do with this memory, here or on a recorded host, without doing it.
+    Plan(PlanArgs),
 }
 
 const MEMORY_HELP: &str = "\
 Guest memory: a size such as 16G, or keys and values:
 
-size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,host_numa_node=N]
+size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,path=DIR][,host_numa_node=N]
 
 Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes hugepages \
 where the host has enough free, and ordinary memory with a warning where it has not; on never falls \
-back; off uses ordinary memory (transparent hugepages where offered).";
+back; off uses ordinary memory (transparent hugepages where offered).
+
+path is a directory on a hugetlbfs mount; without it a memfd is used.";
 
 const RUN_HELP: &str = "\
 Examples:
   prezero run --memory 1G --prealloc --verify
   prezero run --memory size=16G,hugepages=on --prealloc --json
   prezero run --memory size=8G,hugepage_size=1G,host_numa_node=1 --prealloc --threads 8
+  prezero run --memory-zone 1G --memory-zone size=4G,hugepage_size=1G --prealloc --start-timeout 30s
+  sudo prezero run --memory size=16G,hugepages=on --reserve --prealloc
 
 Exit codes:
   0 done
@@ -41,13 +50,36 @@ Exit codes:
   5 the guest failed, or found a byte that is not zero
   6 cancelled, or past a deadline";
 
+/// What memory the guest is to have; the same for every command that plans.
 #[derive(Debug, Args)]
-#[command(after_long_help = RUN_HELP)]
-pub(crate) struct RunArgs {
+pub(crate) struct MemoryArgs {
     /// Guest memory: a size such as 16G, or keys and values.
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true, long_help = MEMORY_HELP)]
-    pub(crate) memory: String,
+    pub(crate) memory: Option<String>,
 
+    /// One zone of guest memory, in place of --memory; repeat it for more, lowest addresses first.
+    #[arg(
+        long,
+        value_name = "SPEC",
+        conflicts_with = "memory",
+        allow_hyphen_values = true
+    )]
+    pub(crate) memory_zone: Vec<String>,
+}
+
+impl MemoryArgs {
+    /// The zones as they were typed; none if no memory was asked for.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &str> {
+        self.memory
+            .iter()
+            .chain(&self.memory_zone)
+            .map(String::as_str)
+    }
+}
+
+/// How the memory is populated; the same for `run` and `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PopulateArgs {
     /// Populate all memory before the guest starts [default: off; with no value: eager].
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_value = "off", default_missing_value = "eager", hide_default_value = true)]
@@ -56,6 +88,25 @@ pub(crate) struct RunArgs {
     /// Populating threads in all [default: one per usable CPU of every node with guest memory].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN_HELP)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+
+    #[command(flatten)]
+    pub(crate) populate: PopulateArgs,
+
+    /// Add the hugepages that are missing to the kernel's pools (the node's, where one is asked
+    /// for), and take them out again afterwards. Needs root.
+    #[arg(long)]
+    pub(crate) reserve: bool,
+
+    /// Give up if the memory is not there and registered after this long, such as 30s or 2m.
+    #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
+    pub(crate) start_timeout: Option<Duration>,
 
     /// Virtual CPUs of the guest.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -66,6 +117,28 @@ pub(crate) struct RunArgs {
     pub(crate) verify: bool,
 
     /// Print one JSON document (schema prezero/run/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+
+    #[command(flatten)]
+    pub(crate) populate: PopulateArgs,
+
+    /// Plan for the host recorded below this directory instead of this one.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        hide_default_value = true
+    )]
+    pub(crate) root: PathBuf,
+
+    /// Print one JSON document (schema prezero/plan/1) to stdout.
     #[arg(long)]
     pub(crate) json: bool,
 }

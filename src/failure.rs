@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use prezero_memory::{
-    Class, PlacementError, PlanError, PopulateError, RegisterError, ReserveError, SpecError,
-    StartError,
+    Class, GrowError, PlacementError, PlanError, PopulateError, RegisterError, ReserveError,
+    SpecError, StartError,
 };
 use prezero_vmm::{GuestError, KvmError, SlotError};
 
@@ -56,14 +56,6 @@ impl Failure {
             fix,
         }
     }
-
-    pub(crate) fn cancelled() -> Self {
-        Self {
-            class: Class::Stopped,
-            message: "Cancelled by a signal".to_owned(),
-            fix: None,
-        }
-    }
 }
 
 impl From<SpecError> for Failure {
@@ -83,6 +75,7 @@ macro_rules! classed {
 }
 
 classed!(
+    GrowError,
     PlanError,
     ReserveError,
     StartError,

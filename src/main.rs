@@ -18,9 +18,10 @@ use crate::cli::{Cli, Command};
 fn main() -> ExitCode {
     let start = Instant::now();
     match Cli::try_parse() {
-        Ok(Cli {
-            command: Command::Run(args),
-        }) => commands::run::main(&args, start),
+        Ok(Cli { command }) => match command {
+            Command::Run(args) => commands::run::main(&args, start),
+            Command::Plan(args) => commands::plan::main(&args),
+        },
         Err(error) => output::usage(&error),
     }
 }

@@ -1,3 +1,6 @@
 //! The commands.
 
+pub(crate) mod plan;
+mod pools;
+mod request;
 pub(crate) mod run;

@@ -1,37 +1,44 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
 pub(crate) mod progress;
-mod text;
+pub(crate) mod text;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 
 use prezero_memory::Class;
+use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
-use crate::report::Report;
+use crate::report::facts::ErrorFacts;
+use crate::report::plan::PlanReport;
+use crate::report::run::Report;
 
 /// One line on stderr. Nothing can be told to anybody if stderr is gone.
 pub(crate) fn warn(warning: &str) {
     let _ = writeln!(io::stderr().lock(), "warning: {warning}");
 }
 
-/// Prints the report and the error, and chooses the exit code.
-pub(crate) fn finish(mut report: Report, result: Result<(), Failure>, json: bool) -> ExitCode {
+/// Prints a report, as JSON or by `text`, and the error, and chooses the exit code.
+pub(crate) fn finish(
+    report: &impl Serialize,
+    result: Result<(), Failure>,
+    json: bool,
+    text: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+) -> ExitCode {
     let mut code = 0;
-    let mut stderr = io::stderr().lock();
     if let Err(failure) = &result {
         code = exit_code(failure.class);
-        report.set_error(failure);
-        let _ = print_failure(&mut stderr, failure);
+        // Nothing can be told to anybody if stderr is gone.
+        let _ = print_failure(&mut io::stderr().lock(), failure);
     }
+    let mut stdout = io::stdout().lock();
     let printed = match json {
-        true => print_json(&report),
-        false if result.is_ok() || report.guest.is_some() => text::print(&report),
-        false => Ok(()),
+        true => print_json(&mut stdout, report),
+        false => text(&mut stdout),
     };
-    if let Err(error) = printed {
-        let _ = writeln!(stderr, "error: Writing the result to stdout: {error}");
+    if let Err(error) = printed.and_then(|()| stdout.flush()) {
+        let _ = writeln!(io::stderr(), "error: Writing the result to stdout: {error}");
         code = code.max(exit_code(Class::Internal));
     }
     ExitCode::from(code)
@@ -46,29 +53,51 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     // Words that are not text are among what is refused.
     let args: Vec<_> = std::env::args_os().skip(1).collect();
-    let run = args.first().is_some_and(|arg| arg == "run");
-    let help = if run {
-        "prezero run --help"
-    } else {
-        "prezero --help"
+    let command = args
+        .first()
+        .and_then(|arg| arg.to_str())
+        .unwrap_or_default();
+    let help = match command {
+        "run" | "plan" => format!("prezero {command} --help"),
+        _ => "prezero --help".to_owned(),
     };
     let _ = error.print();
     let _ = writeln!(io::stderr(), "  fix: {help}");
-    if run && args.iter().any(|arg| arg == "--json") {
-        let rendered = error.render().to_string();
-        // The sentence may go on with a list, one a line; behind an empty line comes the usage.
-        let lines = rendered.lines().map(str::trim);
-        let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    if args.iter().any(|arg| arg == "--json") {
         let failure = Failure {
             class: Class::Usage,
-            message: lines.join(" ").trim_start_matches("error: ").to_owned(),
-            fix: Some(help.to_owned()),
+            message: sentence(error),
+            fix: Some(help),
         };
-        let mut report = Report::new();
-        report.set_error(&failure);
-        let _ = print_json(&report);
+        let facts = Some(ErrorFacts::from(&failure));
+        let mut stdout = io::stdout().lock();
+        let _ = match command {
+            "run" => print_json(
+                &mut stdout,
+                &Report {
+                    error: facts,
+                    ..Report::new()
+                },
+            ),
+            "plan" => print_json(
+                &mut stdout,
+                &PlanReport {
+                    error: facts,
+                    ..PlanReport::new()
+                },
+            ),
+            _ => Ok(()),
+        };
     }
     ExitCode::from(exit_code(Class::Usage))
+}
+
+/// clap's first sentence. It may go on with a list, one a line; behind an empty line comes the usage.
+fn sentence(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let lines = rendered.lines().map(str::trim);
+    let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 fn print_failure(to: &mut impl Write, failure: &Failure) -> io::Result<()> {
@@ -83,9 +112,7 @@ fn print_failure(to: &mut impl Write, failure: &Failure) -> io::Result<()> {
     }
 }
 
-fn print_json(report: &Report) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut stdout, report)?;
-    writeln!(stdout)?;
-    stdout.flush()
+fn print_json(to: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *to, report)?;
+    writeln!(to)
 }

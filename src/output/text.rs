@@ -1,21 +1,32 @@
-//! The summary for people.
+//! The summaries for people.
 
 use std::io::{self, Write};
 
+use prezero_host::IdSet;
 use prezero_memory::ByteSize;
 
-use crate::report::{Phase, Region, Report};
+use crate::report::facts::Region;
+use crate::report::plan::PlanReport;
+use crate::report::run::{Phase, Report};
 
-pub(crate) fn print(report: &Report) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    write(&mut stdout, report)?;
-    stdout.flush()
-}
-
-fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for (n, region) in report.regions.iter().enumerate() {
-        let title = if n == 0 { "memory" } else { "" };
-        writeln!(out, "{title:10}{}", describe(region))?;
+/// The summary of a run.
+pub(crate) fn run(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    regions(out, &report.regions)?;
+    for pool in &report.grown {
+        let size = ByteSize(pool.page_size);
+        let node = pool
+            .node
+            .map_or(String::new(), |node| format!(" on node {node}"));
+        let compacted = if pool.compacted {
+            ", after compaction"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "{:10}{} pages of {size} added{node} for this run{compacted}",
+            "", pool.got_pages
+        )?;
     }
     for phase in &report.phases {
         writeln!(
@@ -53,18 +64,36 @@ fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn describe(region: &Region) -> String {
-    let size = ByteSize(region.len);
-    let page = ByteSize(region.page_size);
-    let what = match region.backing {
-        "thp" => "ordinary memory, transparent hugepages where the kernel gives them".to_owned(),
-        "base" => format!("ordinary memory on {page} pages"),
-        backing => format!("{page} hugepages ({backing})"),
-    };
-    format!(
-        "{size} at {:#x} on {what}, node {}",
-        region.gpa, region.node
-    )
+/// The summary of a plan.
+pub(crate) fn plan(out: &mut impl Write, report: &PlanReport) -> io::Result<()> {
+    regions(out, &report.regions)?;
+    let mut rest = report.workers.as_slice();
+    while let Some(first) = rest.first() {
+        let (mine, others) =
+            rest.split_at(rest.partition_point(|worker| worker.node <= first.node));
+        let cpus: IdSet = mine.iter().filter_map(|worker| worker.cpu).collect();
+        let on = match cpus.is_empty() {
+            true => "not pinned".to_owned(),
+            false => format!("on CPUs {cpus}"),
+        };
+        let remote = if first.remote { ", remote" } else { "" };
+        writeln!(
+            out,
+            "workers   {} for node {}, {on}{remote}",
+            mine.len(),
+            first.node
+        )?;
+        rest = others;
+    }
+    Ok(())
+}
+
+fn regions(out: &mut impl Write, regions: &[Region]) -> io::Result<()> {
+    for (n, region) in regions.iter().enumerate() {
+        let title = if n == 0 { "memory" } else { "" };
+        writeln!(out, "{title:10}{}", region.describe())?;
+    }
+    Ok(())
 }
 
 /// Milliseconds, and the rate where the phase's time grows with its bytes.

@@ -15,11 +15,16 @@ use serde_json::Value;
 /// Longer than any run here takes on a busy machine; a run that hangs is killed then.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command with `prezero run`'s arguments, split at spaces.
-pub(crate) fn prezero_run(args: &str) -> Command {
+/// The command with its arguments, split at spaces.
+pub(crate) fn prezero(args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prezero"));
-    command.arg("run").args(args.split_whitespace());
+    command.args(args.split_whitespace());
     command
+}
+
+/// The same for `prezero run`.
+pub(crate) fn prezero_run(args: &str) -> Command {
+    prezero(&format!("run {args}"))
 }
 
 /// The same below a limit, or anything else that bash sets up before it becomes the command.

@@ -117,7 +117,7 @@ fn threads_is_the_number_of_workers() {
 #[test]
 fn command_lines_that_cannot_be_read_are_answered_in_json() {
     for (args, part) in [
-        ("--json", "--memory"),
+        ("--json", "No guest memory"),
         ("--json --memory", "--memory"),
         ("--json --memory 64M --unknown", "--unknown"),
         ("--json --memory 64M --threads many", "--threads"),

@@ -2,15 +2,26 @@
 //!
 //! Every run that may take hugepages holds a guard; every other one says `hugepages=off`.
 
+#[allow(dead_code, reason = "shared with the tests of the library")]
+#[path = "../../crates/prezero-memory/tests/cgroup/mod.rs"]
+mod cgroup;
+mod cgroups;
 mod command;
 mod contract;
 mod guest;
 mod hugepages;
 mod json;
+mod killed;
 mod limits;
+mod mounts;
 mod output;
+mod overlap;
+mod path;
 mod private_dev;
 mod refusals;
+mod reserve;
 mod signals;
 mod sys;
+mod timeout;
 mod user;
+mod zones;

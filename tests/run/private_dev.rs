@@ -13,10 +13,21 @@ pub(crate) fn as_user(user: u32) -> String {
     format!("setpriv --reuid {user} --regid {user} --groups {user}")
 }
 
-/// `prezero run` where /dev is an empty directory that `setup`, a line of shell, has filled. `become_user` is what
-/// the command is started through, [`as_user`] or nothing. None, after [`skip`], where that takes more rights than the test has.
+/// `prezero run` where /dev is an empty directory that `setup`, a line of shell, has filled.
 #[track_caller]
 pub(crate) fn prezero_run(
+    setup: &str,
+    become_user: &str,
+    binary: &Path,
+    args: &str,
+) -> Option<Command> {
+    prezero(setup, become_user, binary, &format!("run {args}"))
+}
+
+/// The same for any command of prezero. `become_user` is what it is started through, [`as_user`] or nothing. None,
+/// after [`skip`], where that takes more rights than the test has.
+#[track_caller]
+pub(crate) fn prezero(
     setup: &str,
     become_user: &str,
     binary: &Path,
@@ -31,7 +42,7 @@ pub(crate) fn prezero_run(
         skip("kvm", "only root can try another /dev");
         return None;
     }
-    let script = format!("{mount} && {setup} exec {become_user} \"$0\" run {args}");
+    let script = format!("{mount} && {setup} exec {become_user} \"$0\" {args}");
     Some(in_namespace(&script, binary))
 }
 

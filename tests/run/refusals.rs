@@ -83,11 +83,13 @@ fn the_maximum_that_is_offered_is_no_longer_beyond_the_address_bits() {
 fn keys_that_are_unknown_or_senseless_are_refused() {
     for (spec, part) in [
         ("64M,huge=on", "unknown key 'huge'"),
-        ("64M,path=/tmp", "unknown key 'path'"),
+        ("64M,path=/proc", "is not on a hugetlbfs mount"),
+        ("64M,path=proc", "not an absolute path"),
+        ("64M,hugepages=off,path=/proc", "for none"),
         ("64M,hugepages=yes", "hugepages='yes'"),
         ("64M,size=64M", "'size' twice"),
         ("hugepages=off", "no size"),
-        ("64M,hugepages=off,hugepage_size=2M", "for no hugepages"),
+        ("64M,hugepages=off,hugepage_size=2M", "and for none"),
         ("64M,", "unknown key ''"),
     ] {
         let (error, _) = refused(&format!("--memory {spec}"), 2);

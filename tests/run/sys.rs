@@ -24,3 +24,40 @@ pub(crate) fn pipe_capacity(pipe: &PipeWriter) -> usize {
     let size = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) };
     usize::try_from(size).expect("a pipe has a capacity")
 }
+
+/// Hugepages of 2 MiB that are promised to this process and that it has not touched; given back on drop.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    addr: *mut libc::c_void,
+    len: usize,
+}
+
+impl Reserved {
+    #[track_caller]
+    pub(crate) fn hugepages(bytes: u64) -> Self {
+        let len = usize::try_from(bytes).expect("64 bits");
+        let flags =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let addr = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
+        let error = io::Error::last_os_error();
+        assert_ne!(addr, libc::MAP_FAILED, "{len} bytes: {error}");
+        Self { addr, len }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and nothing refers to it.
+        unsafe { libc::munmap(self.addr, self.len) };
+    }
+}

@@ -42,6 +42,7 @@ fn parents_limit_a_group_that_has_no_limit_itself() {
         file: parent.join("memory.max"),
         limit: 8 << 30,
         usage: 1 << 30,
+        page_cache: 0,
         counts_hugetlb: true,
     };
     assert_eq!(host.memory_limits, [memory]);
@@ -70,6 +71,7 @@ fn version_1_has_a_directory_for_each_controller() {
         file: "/sys/fs/cgroup/memory/machine/memory.limit_in_bytes".into(),
         limit: 4 << 30,
         usage: 1 << 30,
+        page_cache: 0,
         counts_hugetlb: false,
     };
     assert_eq!(host.memory_limits, [memory]);

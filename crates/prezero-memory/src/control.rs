@@ -57,6 +57,21 @@ pub struct NodeProgress {
 /// Told how far each node is.
 pub type Progress<'a> = &'a dyn Fn(&[NodeProgress]);
 
+/// No page has been populated for a while: the kernel does not return from a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// How long, in seconds.
+    pub seconds: u64,
+    /// How far each node is.
+    pub nodes: Vec<NodeProgress>,
+    /// Whether the work was told to stop, by cancel or deadline, and does not.
+    pub stopping: bool,
+}
+
+/// Told about a stall. A call that the kernel does not return from can only be ended with the
+/// process, so a program may end itself here.
+pub type OnStall<'a> = &'a dyn Fn(&Stall);
+
 /// How the caller watches and stops a call. The default does neither.
 #[derive(Clone, Copy, Default)]
 pub struct Control<'a> {
@@ -66,6 +81,8 @@ pub struct Control<'a> {
     pub deadline: Option<Instant>,
     /// Called on the calling thread about every 50 ms and once at the end.
     pub progress: Option<Progress<'a>>,
+    /// Called on the calling thread for every second without a populated page, from the second on.
+    pub stalled: Option<OnStall<'a>>,
 }
 
 impl Control<'_> {

@@ -3,14 +3,19 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use prezero_host::{Host, PageSize};
+use prezero_host::Host;
 
 use crate::class::Class;
+use crate::diagnosis::{self, Cause};
+use crate::limits::LimitHit;
 use crate::mapping::{MapFailure, MapStep};
-use crate::plan::{Backing, SlotPlan};
+use crate::plan::{Shortage, SlotPlan};
 use crate::register::SlotRange;
 use crate::size::ByteSize;
+use crate::sys;
 
 /// An error together with the memory it happened to.
 #[derive(Debug)]
@@ -37,30 +42,26 @@ impl<M: fmt::Debug, E: Error> Error for Failed<M, E> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReserveError {
-    /// RLIMIT_FSIZE, which also holds for memfds.
-    #[error("A memfd of {} is above the file size limit of {} (RLIMIT_FSIZE)", ByteSize(*.largest), ByteSize(*.limit))]
-    FileSizeLimit {
-        /// Bytes of the largest file needed.
-        largest: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// Fewer hugepages than the plan counted on: somebody else took them, or a limit holds.
-    #[error("Mapping {} of {page} pages: {needed} needed, {available} of the host's {total} pages are free and not reserved", ByteSize(*.bytes))]
-    Hugepages {
-        /// Bytes of the extent.
-        bytes: u64,
-        /// Its page size.
-        page: PageSize,
-        /// Its node, if it is bound to one.
-        node: Option<u32>,
-        /// Pages needed.
-        needed: u64,
-        /// Pages available on the whole host when it failed.
-        available: u64,
-        /// Pages of the pool.
-        total: u64,
+    /// A limit that the plan did not see, or that was used up since.
+    #[error("{0}")]
+    Limit(LimitHit),
+    /// Fewer hugepages than the plan counted on: somebody else took them.
+    #[error("{shortage}")]
+    Short {
+        /// Needed and available when it failed.
+        shortage: Shortage,
         /// mmap(2)'s error.
+        #[source]
+        source: io::Error,
+    },
+    /// No file could be made on the hugetlbfs mount.
+    #[error("No file can be created in {} by user {user}{}", .dir.display(), owned_by(.dir))]
+    Create {
+        /// The directory.
+        dir: PathBuf,
+        /// The user id that tried.
+        user: u32,
+        /// The refusal.
         #[source]
         source: io::Error,
     },
@@ -94,6 +95,18 @@ pub enum ReserveError {
     },
 }
 
+/// Who may create files there, if the directory tells.
+fn owned_by(dir: &Path) -> String {
+    let facts = std::fs::metadata(dir);
+    facts.map_or(String::new(), |facts| {
+        format!(
+            " (owned by user {}, mode {:04o})",
+            facts.uid(),
+            facts.mode() & 0o7777
+        )
+    })
+}
+
 impl ReserveError {
     pub(crate) fn new(slot: &SlotPlan, failure: MapFailure) -> Self {
         let MapFailure {
@@ -101,50 +114,62 @@ impl ReserveError {
             extent,
             source,
         } = failure;
-        match extent {
-            Some(extent) if step == MapStep::Bind => Self::Bind {
+        let errno = source.raw_os_error();
+        let other = |source| Self::Map {
+            step,
+            slot: slot.slot(),
+            bytes: slot.len(),
+            gpa: slot.gpa(),
+            source,
+        };
+        match (step, extent, slot.dir()) {
+            (MapStep::Bind, Some(extent), _) => Self::Bind {
                 bytes: extent.len().bytes(),
                 gpa: extent.gpa(),
                 node: extent.node(),
                 source,
             },
-            Some(extent)
-                if extent.backing() == Backing::Memfd
-                    && step == MapStep::Map
-                    && source.raw_os_error() == Some(libc::ENOMEM) =>
+            (MapStep::Map, Some(extent), dir)
+                if extent.backing().is_hugetlb() && errno == Some(libc::ENOMEM) =>
             {
-                let page = extent.page_size();
-                let pools = Host::probe().pools;
-                let pool = pools.iter().find(|pool| pool.page_size == page);
-                Self::Hugepages {
-                    bytes: extent.len().bytes(),
-                    page,
-                    node: extent.bound().then_some(extent.node()),
-                    needed: extent.len().pages(),
-                    available: pool.map_or(0, |pool| pool.available()),
-                    total: pool.map_or(0, |pool| pool.total),
-                    source,
+                match diagnosis::of_mapping(&Host::probe(), &extent, dir) {
+                    Some(Cause::Limit(hit)) => Self::Limit(hit),
+                    Some(Cause::Short(shortage)) => Self::Short { shortage, source },
+                    None => other(source),
                 }
             }
-            _ => Self::Map {
-                step,
-                slot: slot.slot(),
-                bytes: slot.len(),
-                gpa: slot.gpa(),
+            (MapStep::File, _, Some(dir)) => Self::Create {
+                dir: dir.to_owned(),
+                user: sys::user(),
                 source,
             },
+            _ => other(source),
         }
+    }
+
+    /// Whether ordinary memory would have been possible.
+    #[must_use]
+    pub fn is_about_hugepages(&self) -> bool {
+        matches!(self, Self::Limit(_) | Self::Short { .. })
     }
 
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::FileSizeLimit { .. } | Self::Hugepages { .. } => Class::Shortage,
+            Self::Limit(_) | Self::Short { .. } => Class::Shortage,
             Self::Bind { .. } => Class::Host,
-            Self::Map { source, .. } => match source.raw_os_error() {
+            Self::Create { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::Usage,
+            Self::Create { source, .. } | Self::Map { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOSPC) => Class::Shortage,
-                Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EINVAL) => Class::Host,
+                Some(
+                    libc::EPERM
+                    | libc::EACCES
+                    | libc::ENOSYS
+                    | libc::EINVAL
+                    | libc::EROFS
+                    | libc::EMEDIUMTYPE,
+                ) => Class::Host,
                 _ => Class::Internal,
             },
         }
@@ -154,28 +179,24 @@ impl ReserveError {
     #[must_use]
     pub fn fix(&self) -> Option<String> {
         Some(match self {
-            Self::FileSizeLimit { .. } => "ulimit -f unlimited".to_owned(),
-            Self::Hugepages { page, needed, available, total, node, .. } => {
-                let kib = page.bytes() / 1024;
-                if available >= needed {
-                    // The pool is not what is short.
-                    return Some(match node {
-                        Some(node) => format!("grep . /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/*"),
-                        None => "cat /proc/self/cgroup, then hugetlb.*.rsvd.max of that group and its parents".to_owned(),
-                    });
-                }
-                let grown = total + (needed - available);
-                format!("echo {grown} | sudo tee /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages")
-            }
+            Self::Limit(hit) => hit.fix(),
+            Self::Short { shortage, .. } => shortage.fix(),
+            Self::Create { dir, user, source } => match source.kind() {
+                io::ErrorKind::NotFound => format!("mkdir {}", dir.display()),
+                _ => format!(
+                    "leave path out: a memfd needs no mount; or: sudo chown {user} {}",
+                    dir.display()
+                ),
+            },
             Self::Bind { source, .. } => match source.raw_os_error() {
-                Some(libc::EPERM | libc::ENOSYS) => "leave host_numa_node out, or allow mbind and set_mempolicy (CAP_SYS_NICE and the seccomp profile of the container)".to_owned(),
+                Some(libc::EPERM | libc::ENOSYS) => {
+                    "leave host_numa_node out, or allow mbind and set_mempolicy (CAP_SYS_NICE and the seccomp profile of the container)".to_owned()
+                }
                 _ => "grep Mems_allowed_list /proc/self/status, and cpuset.mems of this process's cgroup".to_owned(),
             },
-            Self::Map { source, step, .. } => match (source.raw_os_error(), step) {
-                (Some(libc::EMFILE), _) => "ulimit -n 1024".to_owned(),
-                (Some(libc::ENOMEM), _) => {
-                    "a smaller size=, or ulimit -v unlimited".to_owned()
-                }
+            Self::Map { source, .. } => match source.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE) => "ulimit -n 1024".to_owned(),
+                Some(libc::ENOMEM) => "a smaller size=, or ulimit -v unlimited".to_owned(),
                 _ => return None,
             },
         })

@@ -45,9 +45,11 @@ mod class;
 #[cfg(doctest)]
 mod compile_fail;
 mod control;
+mod diagnosis;
 mod error;
 mod growth;
 mod layout;
+mod limits;
 mod mapping;
 mod placement;
 mod plan;
@@ -64,10 +66,11 @@ pub use prezero_host::{Host, IdSet, PageSize};
 #[cfg(feature = "vm-memory")]
 pub use crate::adapter::{GuestMemory, Owned};
 pub use crate::class::Class;
-pub use crate::control::{Cancel, Control, NodeProgress, Progress, StoppedBy};
+pub use crate::control::{Cancel, Control, NodeProgress, OnStall, Progress, Stall, StoppedBy};
 pub use crate::error::{Failed, RegisterError, ReserveError};
 pub use crate::growth::{GrowError, Grown, Growth, LeftPages, Leftover, PoolNeed, leftovers};
 pub use crate::layout::{Layout, LayoutError, MAX_SLOT_BYTES};
+pub use crate::limits::{LimitHit, LimitKind};
 pub use crate::mapping::MapStep;
 pub use crate::placement::{Placement, PlacementError};
 pub use crate::plan::{

@@ -15,6 +15,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use prezero_host::PageSize;
@@ -29,8 +30,8 @@ use crate::sys::{self, Advice, Source};
 pub enum MapStep {
     /// Finding address space.
     Addresses,
-    /// Making the memfd.
-    Memfd,
+    /// Making the file: a memfd, or a nameless one on hugetlbfs.
+    File,
     /// Mapping the memory, which reserves hugepages.
     Map,
     /// Binding the memory to its node.
@@ -43,7 +44,7 @@ impl fmt::Display for MapStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Addresses => "Finding address space",
-            Self::Memfd => "Making a memfd",
+            Self::File => "Making a file on hugepages",
             Self::Map => "Mapping memory",
             Self::Bind => "Binding memory to its node",
             Self::Advise => "Keeping memory from forks and core dumps",
@@ -103,7 +104,7 @@ impl SlotMapping {
             known_to_kvm: AtomicBool::new(false),
         };
         for extent in slot.extents() {
-            let mapped = mapping.map_extent(extent, extent.gpa() - slot.gpa());
+            let mapped = mapping.map_extent(extent, slot);
             let file = mapped.map_err(|(step, source)| MapFailure {
                 step,
                 extent: Some(extent.clone()),
@@ -121,15 +122,20 @@ impl SlotMapping {
     fn map_extent(
         &self,
         extent: &Extent,
-        offset: u64,
+        slot: &SlotPlan,
     ) -> Result<Option<OwnedFd>, (MapStep, io::Error)> {
-        let (addr, len) = (self.addr + offset, extent.len().bytes());
+        let addr = self.addr + (extent.gpa() - slot.gpa());
+        let len = extent.len().bytes();
         let at = |step| move |source| (step, source);
         let file = match extent.backing() {
             Backing::Memfd => {
-                let name = c"prezero-ram";
-                let file = sys::hugetlb_memfd(name, extent.page_size(), len);
-                Some(file.map_err(at(MapStep::Memfd))?)
+                let file = sys::hugetlb_memfd(c"prezero-ram", extent.page_size(), len);
+                Some(file.map_err(at(MapStep::File))?)
+            }
+            Backing::Hugetlbfs => {
+                let dir = slot.dir().unwrap_or(Path::new("/"));
+                let file = sys::hugetlbfs_file(dir, extent.page_size(), len);
+                Some(file.map_err(at(MapStep::File))?)
             }
             Backing::Thp | Backing::Base => None,
         };

@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::error::{Failed, RegisterError, ReserveError};
+use crate::limits::{LimitHit, LimitKind};
 use crate::mapping::{MappedExtent, SlotMapping};
 use crate::placement::{Placement, PlacementError};
-use crate::plan::{Backing, Extent, Origin, Plan};
+use crate::plan::{Extent, Origin, Plan};
 use crate::populate::{PopulateError, PopulateReport, Target, populate};
 use crate::register::{SlotRange, SlotRegistrar};
 use crate::sys;
@@ -174,13 +175,15 @@ impl GuestRam<Reserved> {
     /// What the kernel refuses, with the numbers behind it; everything mapped by then is unmapped.
     pub fn reserve(plan: &Plan) -> Result<Self, ReserveError> {
         // A memfd past RLIMIT_FSIZE is a SIGXFSZ, which no error path survives.
-        let files = plan
-            .extents()
-            .filter(|extent| extent.backing() == Backing::Memfd);
-        let largest = files.map(|extent| extent.len().bytes()).max().unwrap_or(0);
-        let limit = sys::file_size_limit();
-        if largest > limit {
-            return Err(ReserveError::FileSizeLimit { largest, limit });
+        let (needed, limit) = (plan.largest_file(), sys::file_size_limit());
+        if needed > limit {
+            return Err(ReserveError::Limit(LimitHit {
+                what: LimitKind::FileSize,
+                file: "/proc/self/limits".into(),
+                limit,
+                usage: 0,
+                needed,
+            }));
         }
         let mut slots = Vec::with_capacity(plan.slots().len());
         for slot in plan.slots() {

@@ -1,5 +1,6 @@
 //! The memory request as it is typed: `16G` or `size=16G,hugepages=on,host_numa_node=1`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use prezero_host::PageSize;
@@ -7,7 +8,14 @@ use prezero_host::PageSize;
 use crate::size::{ByteSize, SizeError, parse_size};
 
 /// The keys of a SPEC, in the order the documentation lists them.
-pub const SPEC_KEYS: [&str; 5] = ["size", "id", "hugepages", "hugepage_size", "host_numa_node"];
+pub const SPEC_KEYS: [&str; 6] = [
+    "size",
+    "id",
+    "hugepages",
+    "hugepage_size",
+    "path",
+    "host_numa_node",
+];
 
 /// Whether memory has to be on hugepages of the hugetlb pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +40,8 @@ pub struct MemorySpec {
     pub hugepages: Hugepages,
     /// The hugepage size; without it the planner chooses.
     pub hugepage_size: Option<PageSize>,
+    /// A directory on a hugetlbfs mount that the hugepages are to come from.
+    pub path: Option<PathBuf>,
     /// The host node that all of it has to be on.
     pub host_numa_node: Option<u32>,
 }
@@ -45,6 +55,7 @@ impl MemorySpec {
             id: None,
             hugepages: Hugepages::default(),
             hugepage_size: None,
+            path: None,
             host_numa_node: None,
         }
     }
@@ -96,8 +107,8 @@ pub enum SpecError {
         /// What the key takes.
         expected: &'static str,
     },
-    /// `hugepages=off` together with `hugepage_size`.
-    #[error("Memory '{0}' asks for a hugepage size and for no hugepages")]
+    /// `hugepages=off` together with `hugepage_size` or `path`.
+    #[error("Memory '{0}' asks for hugepages of one kind and for none")]
     Contradiction(String),
 }
 
@@ -118,7 +129,9 @@ impl SpecError {
             Self::UnknownKey { .. } => format!("the keys are {}", SPEC_KEYS.join(", ")),
             Self::Twice { key, .. } => format!("give {key}= once"),
             Self::Value { key, expected, .. } => format!("{key}= takes {expected}"),
-            Self::Contradiction(_) => "hugepages=on, or leave hugepage_size out".to_owned(),
+            Self::Contradiction(_) => {
+                "hugepages=on, or leave hugepage_size and path out".to_owned()
+            }
         })
     }
 }
@@ -185,6 +198,12 @@ impl FromStr for MemorySpec {
                     out.hugepage_size =
                         Some(page.ok_or_else(|| refuse("a hugepage size such as 2M or 1G"))?);
                 }
+                "path" => {
+                    if !value.starts_with('/') {
+                        return Err(refuse("an absolute path on a hugetlbfs mount"));
+                    }
+                    out.path = Some(value.into());
+                }
                 _ => {
                     let node = value
                         .parse()
@@ -194,7 +213,8 @@ impl FromStr for MemorySpec {
             }
         }
         out.bytes = size.ok_or_else(|| SpecError::NoSize(spec.to_owned()))?;
-        if out.hugepages == Hugepages::Off && out.hugepage_size.is_some() {
+        let particular = out.hugepage_size.is_some() || out.path.is_some();
+        if out.hugepages == Hugepages::Off && particular {
             return Err(SpecError::Contradiction(spec.to_owned()));
         }
         Ok(out)
@@ -233,7 +253,6 @@ mod tests {
     #[test]
     fn keys_that_do_not_work_yet_are_refused_like_unknown_ones() {
         for key in [
-            "path=/x",
             "policy=bind",
             "host_nodes=0-1",
             "shared=on",
@@ -260,13 +279,12 @@ mod tests {
             ("1G,id=", "id=''"),
             ("1G,id=a b", "id='a b'"),
             ("1G,hugepages=yes", "hugepages='yes'"),
+            ("1G,path=huge", "path='huge'"),
+            ("1G,hugepages=off,path=/x", "and for none"),
             ("1G,hugepage_size=3M", "hugepage_size='3M'"),
             ("1G,hugepage_size=4K", "hugepage_size='4K'"),
             ("1G,host_numa_node=-1", "host_numa_node='-1'"),
-            (
-                "1G,hugepages=off,hugepage_size=2M",
-                "asks for a hugepage size",
-            ),
+            ("1G,hugepages=off,hugepage_size=2M", "and for none"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.to_string().contains(part), "{text}: {error}");

@@ -3,8 +3,11 @@
 //! Unsafe code elsewhere is in the owner of mappings, the door to KVM and the vm-memory adapter.
 
 use std::ffi::CStr;
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use prezero_host::{IdSet, PageSize};
@@ -139,6 +142,43 @@ pub(crate) fn hugetlb_memfd(name: &CStr, page: PageSize, len: u64) -> io::Result
     Ok(fd)
 }
 
+/// open(2), `O_TMPFILE`: a file of `len` bytes without a name in `dir`, which has to be on hugetlbfs
+/// with pages of `page`; only its owner may read or write it. It is gone with its last descriptor and
+/// mapping, whatever ends the process.
+pub(crate) fn hugetlbfs_file(dir: &Path, page: PageSize, len: u64) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .mode(0o600)
+        .open(dir)?;
+    let mount = statfs(file.as_fd())?;
+    if mount.f_type != libc::HUGETLBFS_MAGIC || u64::try_from(mount.f_bsize) != Ok(page.bytes()) {
+        // The plan saw a hugetlbfs mount here: it has been replaced since.
+        return Err(io::Error::from_raw_os_error(libc::EMEDIUMTYPE));
+    }
+    file.set_len(len)?;
+    Ok(file.into())
+}
+
+/// fstatfs(2).
+fn statfs(fd: BorrowedFd<'_>) -> io::Result<libc::statfs> {
+    let mut found = std::mem::MaybeUninit::uninit();
+    // SAFETY: the kernel fills in the live statfs when it succeeds.
+    unsafe {
+        check(libc::fstatfs(fd.as_raw_fd(), found.as_mut_ptr()).into())?;
+        Ok(found.assume_init())
+    }
+}
+
+/// Bytes that a hugetlbfs mount has left under its `size=`, or `None` without such a limit.
+pub(crate) fn hugetlbfs_room(dir: &Path) -> Option<(u64, u64)> {
+    let found = statfs(std::fs::File::open(dir).ok()?.as_fd()).ok()?;
+    let block = u64::try_from(found.f_bsize).ok()?;
+    // hugetlbfs reports no blocks at all without a limit (fs/hugetlbfs/inode.c).
+    (found.f_blocks > 0).then_some((found.f_blocks * block, found.f_bavail * block))
+}
+
 /// getrlimit(2), `RLIMIT_FSIZE`: a file past this length is a SIGXFSZ, even a memfd.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {
@@ -150,6 +190,12 @@ pub(crate) fn file_size_limit() -> u64 {
         0 => limit.rlim_cur,
         _ => u64::MAX,
     }
+}
+
+/// geteuid(2).
+pub(crate) fn user() -> u32 {
+    // SAFETY: no operands.
+    unsafe { libc::geteuid() }
 }
 
 fn node_mask(node: u32) -> Vec<u64> {

@@ -109,7 +109,7 @@ fn nothing_is_mapped_where_memory_could_not_be_had() {
     let plan = plan(&host_claiming(32), &eager(&[&zone])).expect("the host claims enough");
     for _ in 0..32 {
         let refused = GuestRam::reserve(&plan);
-        assert!(matches!(refused, Err(ReserveError::Hugepages { .. })));
+        assert!(matches!(refused, Err(ReserveError::Short { .. })));
     }
     assert_eq!(maps_containing("prezero-ram"), [""; 0]);
     assert_eq!(open_memory_files(), 0);

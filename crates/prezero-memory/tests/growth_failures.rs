@@ -218,8 +218,7 @@ fn what_a_killed_process_left_is_found_and_its_fix_works() {
 fn a_process_that_is_killed_while_it_gives_back_leaves_at_most_its_share() {
     let state = State::new();
     fs::create_dir(state.dir()).expect("created");
-    let journal =
-        "prezero growth 1\nintend 2097152 any +10\ndone 2097152 0=+10\nintend 2097152 0 -10\n";
+    let journal = "prezero growth 1\nintend 2097152 any +10 from 10\ndone 2097152 0=+10\nintend 2097152 0 -10 from 10\n";
     fs::write(state.dir().join("growth-1-0"), journal).expect("written");
     let found = leftovers(&state.dir()).expect("readable");
     assert_eq!(
@@ -228,7 +227,8 @@ fn a_process_that_is_killed_while_it_gives_back_leaves_at_most_its_share() {
             page: PAGE,
             node: Some(0),
             pages: 10,
-            at_most: true
+            at_most: true,
+            floor: 0,
         }]
     );
     assert!(

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use mappings::{all_mapped, mapped};
 use prezero_memory::{
-    Backing, Class, Control, GuestRam, PageSize, PlacementError, ReserveError, plan,
+    Backing, Class, Control, GuestRam, PageSize, PlacementError, ReserveError, Shortage, plan,
 };
 use prezero_testkit::{Hugepages, maps_containing};
 use requests::{
@@ -159,20 +159,24 @@ fn a_pool_smaller_than_planned_is_refused_with_its_numbers() {
         let plan = plan(&host_claiming(1000), &request).expect("the host claims enough");
         let error = GuestRam::reserve(&plan).expect_err("four pages are not enough");
         let total = pages.counters().total;
-        let ReserveError::Hugepages {
-            bytes,
-            page,
-            node: short_on,
-            needed,
-            available,
-            total: said,
+        let ReserveError::Short {
+            ref shortage,
             ref source,
         } = error
         else {
             panic!("{error:?}");
         };
-        assert_eq!((bytes, page), (PAGES * PAGE, PageSize::HUGE_2M));
-        assert_eq!((short_on, needed, available, said), (node, PAGES, 4, total));
+        let expected = Shortage {
+            page: PageSize::HUGE_2M,
+            node,
+            needed: PAGES,
+            available: 4,
+            total,
+            elsewhere: None,
+            // It moves.
+            memory: shortage.memory,
+        };
+        assert_eq!(*shortage, expected);
         assert_eq!(source.raw_os_error(), Some(libc::ENOMEM));
         assert_eq!(error.class(), Class::Shortage);
         let grown = total + PAGES - 4;
@@ -195,14 +199,11 @@ fn a_slot_that_is_refused_takes_those_before_it_along() {
     let request = eager(&[&huge(8), "size=4M,hugepages=off", &huge(PAGES)]);
     let plan = plan(&host_claiming(1000), &request).expect("the host claims enough");
     let error = GuestRam::reserve(&plan).expect_err("eight pages are missing");
-    let ReserveError::Hugepages {
-        needed, available, ..
-    } = error
-    else {
+    let ReserveError::Short { shortage, .. } = error else {
         panic!("{error:?}");
     };
     // Asked while the first slot still has its eight: what is short is what has to be added.
-    assert_eq!((needed, available), (PAGES, PAGES - 8));
+    assert_eq!((shortage.needed, shortage.available), (PAGES, PAGES - 8));
     assert_eq!(maps_containing("prezero-ram"), [""; 0]);
     pages.assert_clean();
 }

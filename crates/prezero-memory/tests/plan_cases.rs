@@ -31,6 +31,7 @@ fn a_node_that_is_short_is_named_with_the_numbers_and_with_the_node_that_is_not(
             available: 758,
             total: 758,
             elsewhere: Some((0, 1290)),
+            memory: host.mem_available,
         })
     );
     assert_eq!(error.class(), Class::Shortage);

@@ -4,6 +4,8 @@
 mod generate;
 #[path = "planning/layout.rs"]
 mod layout;
+#[path = "planning/limits.rs"]
+mod limits;
 #[path = "planning/refusal.rs"]
 mod refusal;
 #[path = "planning/workforce.rs"]
@@ -67,6 +69,11 @@ proptest! {
     }
 
     #[test]
+    fn no_plan_is_above_a_limit((host, request) in host_and_request()) {
+        planned(&host, &request, |plan| limits::limits_are_kept(&host, plan))?;
+    }
+
+    #[test]
     fn workers_are_where_memory_is((host, request) in host_and_request()) {
         planned(&host, &request, |plan| workforce::workers_are_where_memory_is(&request, plan))?;
     }
@@ -127,6 +134,12 @@ fn the_generator_reaches_every_kind_of_plan_and_refusal() {
         ("unpinned", 10),
         ("fallback", 80),
         ("threads raised", 3),
+        ("hugetlbfs", 10),
+        ("Limit", 25),
+        ("NotHugetlbfs", 30),
+        ("ReadOnlyMount", 5),
+        ("MountPageSize", 10),
+        ("DuplicateId", 5),
         ("Nothing", 10),
         ("NotWholePages", 50),
         ("Layout", 50),
@@ -166,6 +179,7 @@ fn kinds(planned: &Result<Plan, PlanError>) -> Vec<String> {
     [
         ("plan", true),
         ("memfd", has(Backing::Memfd)),
+        ("hugetlbfs", has(Backing::Hugetlbfs)),
         ("thp", has(Backing::Thp)),
         ("base", has(Backing::Base)),
         ("several nodes", nodes.len() > 1),

@@ -77,7 +77,7 @@ fn an_unknown_key() {
         refusal("1G,shared=on"),
         text(
             "Memory '1G,shared=on' has an unknown key 'shared'",
-            "the keys are size, id, hugepages, hugepage_size, host_numa_node",
+            "the keys are size, id, hugepages, hugepage_size, path, host_numa_node",
         )
     );
 }
@@ -128,8 +128,8 @@ fn a_hugepage_size_without_hugepages() {
     assert_eq!(
         refusal("1G,hugepages=off,hugepage_size=2M"),
         text(
-            "Memory '1G,hugepages=off,hugepage_size=2M' asks for a hugepage size and for no hugepages",
-            "hugepages=on, or leave hugepage_size out",
+            "Memory '1G,hugepages=off,hugepage_size=2M' asks for hugepages of one kind and for none",
+            "hugepages=on, or leave hugepage_size and path out",
         )
     );
 }

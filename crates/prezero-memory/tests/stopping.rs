@@ -29,7 +29,7 @@ fn one_worker() -> Request {
 #[track_caller]
 fn stopped(error: &PopulateError) -> (StoppedBy, NodeProgress) {
     match error {
-        PopulateError::Stopped { by, nodes } if nodes.len() == 1 => (*by, nodes[0]),
+        PopulateError::Stopped { by, nodes, .. } if nodes.len() == 1 => (*by, nodes[0]),
         error => panic!("{error:?}"),
     }
 }
@@ -120,7 +120,8 @@ fn work_that_is_late_says_how_far_it_came_and_gives_everything_back() {
         let text = failed.error.to_string();
         assert!(
             text.starts_with("Deadline passed with ")
-                && text.ends_with(" of 256 MiB populated on node 0"),
+                && text.contains(" of 256 MiB populated on node 0, after ")
+                && text.ends_with(" GB/s"),
             "{text}"
         );
         drop(failed);

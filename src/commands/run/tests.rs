@@ -6,10 +6,11 @@ use clap::Parser;
 use prezero_memory::{Cancel, Class};
 use prezero_testkit::{Hugepages, require_kvm};
 
-use super::{VmRam, run};
+use super::machine::VmRam;
+use super::run;
 use crate::cli::{Cli, Command, RunArgs};
 use crate::failure::{Failure, exit_code};
-use crate::report::Report;
+use crate::report::run::Report;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -18,10 +19,10 @@ fn args(line: &str) -> RunArgs {
     let words = ["prezero", "run"]
         .into_iter()
         .chain(line.split_whitespace());
-    let Cli {
-        command: Command::Run(args),
-    } = Cli::try_parse_from(words).expect("a command line");
-    args
+    match Cli::try_parse_from(words).expect("a command line").command {
+        Command::Run(args) => args,
+        other => panic!("not a run: {other:?}"),
+    }
 }
 
 /// A run in whose memory `registered` finds its way before the guest does.

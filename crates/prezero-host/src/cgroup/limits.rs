@@ -53,16 +53,19 @@ pub struct MemoryLimit {
     pub limit: u64,
     /// What the cgroup and its children have of it, in bytes, page cache included.
     pub usage: u64,
+    /// How much of the usage is page cache, in bytes: the kernel takes it back before it refuses.
+    pub page_cache: u64,
     /// Whether hugetlb pages count too: the cgroup2 mount option `memory_hugetlb_accounting` (Linux
     /// 6.6). Otherwise the limit is no matter for hugepages.
     pub counts_hugetlb: bool,
 }
 
 impl MemoryLimit {
-    /// What is left of the limit, in bytes. The kernel reclaims page cache before it refuses.
+    /// What is left of the limit, in bytes, once page cache has been taken back.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.limit.saturating_sub(self.usage)
+        self.limit
+            .saturating_sub(self.usage.saturating_sub(self.page_cache))
     }
 }
 
@@ -95,13 +98,17 @@ pub(crate) fn hugetlb_limits(
 pub(crate) fn memory_limits(root: &mut Root, cgroups: &Cgroups<'_>) -> Vec<MemoryLimit> {
     let mut limits = Vec::new();
     for group in cgroups.groups(root, "memory") {
-        let found = finite_limit(root, &group, "memory.");
-        limits.extend(found.map(|(file, limit, usage)| MemoryLimit {
+        let Some((file, limit, usage)) = finite_limit(root, &group, "memory.") else {
+            continue;
+        };
+        let stat = group.dir.join("memory.stat");
+        limits.push(MemoryLimit {
             file,
             limit,
             usage,
+            page_cache: read(root, &stat, page_cache).unwrap_or(0).min(usage),
             counts_hugetlb: group.counts_hugetlb,
-        }));
+        });
     }
     limits
 }
@@ -117,6 +124,18 @@ fn finite_limit(root: &mut Root, group: &Group, stem: &str) -> Option<(PathBuf, 
     let usage = group.dir.join(format!("{stem}{usage}"));
     let usage = read(root, &usage, |text| text.trim().parse().ok())?;
     Some((file, limit, usage))
+}
+
+/// The file pages in `memory.stat`, with those of the children: version 1 names their sum `total_…`,
+/// version 2 counts them always.
+fn page_cache(stat: &str) -> Option<u64> {
+    let field = |name: &str| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        let (_, value) = lines.find(|(found, _)| *found == name)?;
+        value.trim().parse::<u64>().ok()
+    };
+    let of = |name: &str| field(&format!("total_{name}")).or_else(|| field(name));
+    of("inactive_file")?.checked_add(of("active_file")?)
 }
 
 /// A limit, or `Some(None)` for none: `max` in version 2; in version 1 the largest multiple of the

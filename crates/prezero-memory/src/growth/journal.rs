@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! prezero growth 1
-//! intend 2097152 any +30
+//! intend 2097152 any +30 from 512
 //! done 2097152 0=+16 1=+14
-//! intend 2097152 0 -16
+//! intend 2097152 0 -16 from 272
 //! done 2097152 0=-16
 //! ```
 //!
@@ -33,7 +33,17 @@ const PREFIX: &str = "growth-";
 pub(super) struct Balance {
     shares: BTreeMap<(PageSize, u32), u64>,
     /// Announced changes of which nothing more is known.
-    pub(super) pending: Vec<(PageSize, Option<u32>, i64)>,
+    pub(super) pending: Vec<Pending>,
+}
+
+/// An announced change of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub(super) page: PageSize,
+    pub(super) node: Option<u32>,
+    pub(super) pages: i64,
+    /// Pages of the pool, or of the node's, before it.
+    pub(super) from: u64,
 }
 
 impl Balance {
@@ -45,8 +55,8 @@ impl Balance {
             .collect()
     }
 
-    fn intend(&mut self, page: PageSize, node: Option<u32>, pages: i64) {
-        self.pending.push((page, node, pages));
+    fn intend(&mut self, change: Pending) {
+        self.pending.push(change);
     }
 
     fn done(&mut self, page: PageSize, nodes: &[(u32, i64)]) {
@@ -82,7 +92,17 @@ impl Balance {
                     "any" => None,
                     id => Some(id.parse().ok()?),
                 };
-                self.intend(page, node, words.next()?.parse().ok()?);
+                let pages = words.next()?.parse().ok()?;
+                let from = words
+                    .next()
+                    .filter(|word| *word == "from")
+                    .and(words.next())?;
+                self.intend(Pending {
+                    page,
+                    node,
+                    pages,
+                    from: from.parse().ok()?,
+                });
                 words.next().is_none().then_some(())
             }
             "done" => {
@@ -141,16 +161,20 @@ impl Journal {
         &self.balance
     }
 
-    /// Announces a change of a pool by so many pages.
-    pub(super) fn intend(
-        &mut self,
-        page: PageSize,
-        node: Option<u32>,
-        pages: i64,
-    ) -> Result<(), GrowError> {
-        self.balance.intend(page, node, pages);
+    /// Announces a change of a pool.
+    pub(super) fn intend(&mut self, change: Pending) -> Result<(), GrowError> {
+        self.balance.intend(change);
+        let Pending {
+            page,
+            node,
+            pages,
+            from,
+        } = change;
         let node = node.map_or("any".to_owned(), |node| node.to_string());
-        self.append(&format!("intend {} {node} {pages:+}", page.bytes()))
+        self.append(&format!(
+            "intend {} {node} {pages:+} from {from}",
+            page.bytes()
+        ))
     }
 
     /// What came of the last change announced.

@@ -27,6 +27,9 @@ pub struct LeftPages {
     /// Whether it may be fewer: the process was killed while the kernel added pages or took them
     /// back.
     pub at_most: bool,
+    /// Pages that the pool had, or was to have, without them, where fewer may be left: giving back
+    /// stops there. Zero otherwise.
+    pub floor: u64,
 }
 
 /// The journal of a growth whose process has ended without giving back.
@@ -101,11 +104,8 @@ fn leftover(journal: PathBuf, pid: u32) -> io::Result<Option<Leftover>> {
 
 fn left(balance: &Balance) -> Vec<LeftPages> {
     let being_given_back = |page, node| {
-        let of = |pending: &(_, _, i64)| (pending.0, pending.1) == (page, Some(node));
-        balance
-            .pending
-            .iter()
-            .any(|pending| of(pending) && pending.2 < 0)
+        let mut pending = balance.pending.iter();
+        pending.find(|change| (change.page, change.node) == (page, Some(node)) && change.pages < 0)
     };
     let known = balance
         .shares()
@@ -114,15 +114,20 @@ fn left(balance: &Balance) -> Vec<LeftPages> {
             page,
             node: Some(node),
             pages,
-            at_most: being_given_back(page, node),
+            at_most: being_given_back(page, node).is_some(),
+            floor: being_given_back(page, node)
+                .map_or(0, |change| change.from.saturating_add_signed(change.pages)),
         });
-    let announced = balance.pending.iter().filter_map(|&(page, node, pages)| {
-        let pages = u64::try_from(pages).ok().filter(|pages| *pages > 0)?;
+    let announced = balance.pending.iter().filter_map(|change| {
+        let pages = u64::try_from(change.pages)
+            .ok()
+            .filter(|pages| *pages > 0)?;
         Some(LeftPages {
-            page,
-            node,
+            page: change.page,
+            node: change.node,
             pages,
             at_most: true,
+            floor: change.from,
         })
     });
     known.chain(announced).collect()
@@ -130,8 +135,8 @@ fn left(balance: &Balance) -> Vec<LeftPages> {
 
 impl Leftover {
     /// Commands for a shell, one a line, that give the pages back and remove the journal. They hold
-    /// the lock that growing holds. Where [`LeftPages::at_most`] is set, look at the pools first:
-    /// fewer may be left.
+    /// the lock that growing holds. Where [`LeftPages::at_most`] is set, they take the pool no lower
+    /// than it was before.
     #[must_use]
     pub fn fix(&self) -> String {
         let kernel = Sysfs::new(Path::new("/"));
@@ -139,10 +144,11 @@ impl Leftover {
         let (lock, journal) = (quoted(&lock), quoted(&self.journal));
         let mut commands: Vec<String> = Vec::new();
         for left in &self.pools {
-            let (dir, pages) = (kernel.pool(left.page, left.node), left.pages);
+            let dir = kernel.pool(left.page, left.node);
+            let (pages, floor) = (left.pages, left.floor);
             // nr_hugepages shows surplus pages too, but is written without them.
             let script = format!(
-                "cd {} && n=$(($(cat nr_hugepages) - $(cat surplus_hugepages) - {pages})) && echo $((n > 0 ? n : 0)) > nr_hugepages",
+                "cd {} && n=$(($(cat nr_hugepages) - $(cat surplus_hugepages))) && m=$((n - {pages})) && echo $((m > {floor} ? m : n < {floor} ? n : {floor})) > nr_hugepages",
                 dir.display()
             );
             let note = if left.at_most { " # at most" } else { "" };
@@ -192,38 +198,49 @@ mod tests {
         node: Some(1),
         pages: 14,
         at_most: false,
+        floor: 0,
     };
 
     #[test]
     fn pages_are_known_or_at_most_so_many() {
-        let added = "prezero growth 1\nintend 2097152 any +14\ndone 2097152 1=+14\n";
+        let added = "prezero growth 1\nintend 2097152 any +14 from 512\ndone 2097152 1=+14\n";
         assert_eq!(pools(added), [ADDED]);
+        // Taken away again, 512 pages were to become 498.
         let at_most = LeftPages {
             at_most: true,
+            floor: 498,
             ..ADDED
         };
-        assert_eq!(pools(&format!("{added}intend 2097152 1 -14\n")), [at_most]);
+        assert_eq!(
+            pools(&format!("{added}intend 2097152 1 -14 from 512\n")),
+            [at_most]
+        );
         let two = [
             ADDED,
             LeftPages {
                 pages: 3,
+                floor: 512,
                 ..at_most
             },
         ];
-        assert_eq!(pools(&format!("{added}intend 2097152 1 +3\n")), two);
+        assert_eq!(
+            pools(&format!("{added}intend 2097152 1 +3 from 512\n")),
+            two
+        );
         let unknown = LeftPages {
             node: None,
+            floor: 512,
             ..at_most
         };
         assert_eq!(
-            pools("prezero growth 1\nintend 2097152 any +14\ndone 2097152 1="),
+            pools("prezero growth 1\nintend 2097152 any +14 from 512\ndone 2097152 1="),
             [unknown]
         );
     }
 
     #[test]
     fn a_growth_that_left_nothing_is_no_leftover() {
-        let back = "prezero growth 1\nintend 2097152 1 +14\ndone 2097152 1=+14\nintend 2097152 1 -14\ndone 2097152 1=-14\n";
+        let back = "prezero growth 1\nintend 2097152 1 +14 from 512\ndone 2097152 1=+14\nintend 2097152 1 -14 from 512\ndone 2097152 1=-14\n";
         for journal in ["", "prezero growth 1\n", "prezero gro", back] {
             let dir = with_journal(journal.as_bytes());
             assert_eq!(leftovers(dir.path()).expect("readable"), [], "{journal:?}");
@@ -233,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_locked_journal_is_no_leftover() {
-        let dir = with_journal(b"prezero growth 1\nintend 2097152 1 +14\n");
+        let dir = with_journal(b"prezero growth 1\nintend 2097152 1 +14 from 512\n");
         let journal = File::open(dir.path().join("growth-7-0")).expect("readable");
         journal.lock().expect("free");
         assert_eq!(leftovers(dir.path()).expect("readable"), []);

@@ -3,7 +3,7 @@
 use prezero_host::{Host, PageSize};
 
 use super::error::GrowError;
-use super::journal::Journal;
+use super::journal::{Journal, Pending};
 use super::kernel::{Effort, Kernel, persistent};
 use super::missing::{bytes, missing, spared};
 use super::{Grown, PoolNeed};
@@ -115,7 +115,12 @@ fn add(
         None => before.iter().map(|(_, pages)| pages).sum(),
         Some(id) => on(&before, id),
     });
-    journal.intend(want.page, want.node, signed(most))?;
+    journal.intend(Pending {
+        page: want.page,
+        node: want.node,
+        pages: signed(most),
+        from: target.saturating_sub(most),
+    })?;
     let written = kernel.set(want.page, want.node, target);
     let host = kernel.facts();
     let mut added = Vec::new();
@@ -162,7 +167,12 @@ fn give_back(
         return Err(GrowError::NoPool { page, node });
     };
     // A journal that cannot be written (no space left) is no reason to keep the pages.
-    let _ = journal.intend(page, Some(node), -signed(pages));
+    let _ = journal.intend(Pending {
+        page,
+        node: Some(node),
+        pages: -signed(pages),
+        from: now,
+    });
     kernel.set(page, Some(node), now.saturating_sub(pages))?;
     let _ = journal.done(page, &[(node, -signed(pages))]);
     Ok(())

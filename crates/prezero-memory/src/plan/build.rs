@@ -2,10 +2,12 @@
 
 use prezero_host::{Host, PageSize};
 
-use super::pages::{PageChoice, Pools};
+use super::availability::Available;
+use super::pages::PageChoice;
 use super::workers::{NodeWork, plan_workers};
 use super::{Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
 use crate::layout::Layout;
+use crate::limits::{LimitHit, LimitKind};
 use crate::size::PageBytes;
 use crate::spec::{Hugepages, MemorySpec};
 
@@ -21,7 +23,7 @@ const POPULATE_SINCE: (u32, u32) = (5, 14);
 /// Everything that the facts show to be impossible, with numbers and a fix ([`PlanError`]).
 pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     check_request(host, request)?;
-    let mut pools = Pools::new(host, request.prealloc);
+    let mut available = Available::new(host);
     let mut choices = Vec::with_capacity(request.zones.len());
     // Impossible layouts are refused before shortages: more pages would not help.
     let usual = || Layout::x86_64(&host.cpu);
@@ -33,7 +35,8 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
         .collect();
     space.place(&least)?;
     for n in strictest_first(&request.zones) {
-        choices.push((n, pools.choose(&request.zones[n])?));
+        let choice = PageChoice::of(&request.zones[n], request.prealloc, &mut available)?;
+        choices.push((n, choice));
     }
     choices.sort_by_key(|(n, _)| *n);
     let choices: Vec<PageChoice> = choices.into_iter().map(|(_, choice)| choice).collect();
@@ -56,10 +59,12 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
                     .saturating_add(u32::try_from(slots.len()).unwrap_or(u32::MAX)),
                 gpa,
                 len,
-                align: match choice.backing {
-                    Backing::Memfd => choice.page,
-                    Backing::Thp | Backing::Base => PageSize::HUGE_2M,
-                },
+                align: choice.page.max(PageSize::HUGE_2M),
+                dir: choice
+                    .backing
+                    .is_hugetlb()
+                    .then(|| zone.path.clone())
+                    .flatten(),
                 extents: supply.fill(gpa, len, choice, bound),
             });
         }
@@ -71,6 +76,9 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
         workers: Vec::new(),
         warnings: Vec::new(),
     };
+    if let Some(hit) = file_size_limit(host, &plan) {
+        return without_large_files(host, request, hit);
+    }
     if plan.prealloc == Prealloc::Eager {
         plan.workers = plan_workers(
             host,
@@ -83,9 +91,55 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
+/// RLIMIT_FSIZE holds for memfds too; past it the kernel sends SIGXFSZ.
+fn file_size_limit(host: &Host, plan: &Plan) -> Option<LimitHit> {
+    let limit = host.limits.file_size?;
+    let needed = plan.largest_file();
+    (needed > limit).then(|| LimitHit {
+        what: LimitKind::FileSize,
+        file: "/proc/self/limits".into(),
+        limit,
+        usage: 0,
+        needed,
+    })
+}
+
+/// The plan with ordinary memory where hugepages were not insisted on.
+fn without_large_files(host: &Host, request: &Request, hit: LimitHit) -> Result<Plan, PlanError> {
+    let mut request = request.clone();
+    let auto = |zone: &&mut MemorySpec| zone.hugepages == Hugepages::Auto;
+    if request.zones.iter_mut().filter(auto).count() == 0 {
+        return Err(PlanError::Limit(hit));
+    }
+    for zone in request.zones.iter_mut().filter(auto) {
+        zone.hugepages = Hugepages::Off;
+        zone.hugepage_size = None;
+        zone.path = None;
+    }
+    let mut plan = plan(host, &request)?;
+    let error = Box::new(PlanError::Limit(hit));
+    plan.warnings
+        .insert(0, PlanWarning::Ordinary { shortage: error });
+    Ok(plan)
+}
+
 fn check_request(host: &Host, request: &Request) -> Result<(), PlanError> {
     if request.zones.is_empty() || request.zones.iter().any(|zone| zone.bytes == 0) {
         return Err(PlanError::Nothing);
+    }
+    let ids = |zone: &MemorySpec| {
+        request
+            .zones
+            .iter()
+            .filter(|other| other.id == zone.id)
+            .count()
+    };
+    let twice = request
+        .zones
+        .iter()
+        .find(|zone| zone.id.is_some() && ids(zone) > 1);
+    if let Some(id) = twice.and_then(|zone| zone.id.clone()) {
+        return Err(PlanError::DuplicateId(id));
     }
     if request.threads == Some(0) {
         return Err(PlanError::NoThreads);

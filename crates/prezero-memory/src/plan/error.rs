@@ -1,12 +1,15 @@
 //! Why a request cannot be planned on a host.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use prezero_host::{IdSet, PageSize};
 
 use crate::class::Class;
 use crate::layout::LayoutError;
+use crate::limits::LimitHit;
 use crate::size::ByteSize;
+use crate::spec::MemorySpec;
 
 /// Too few free hugepages: how many, of which size, where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct Shortage {
     pub total: u64,
     /// Another node that has enough.
     pub elsewhere: Option<(u32, u64)>,
+    /// Bytes of ordinary memory that pages could be made of (MemAvailable), if known.
+    pub memory: Option<u64>,
 }
 
 impl fmt::Display for Shortage {
@@ -54,7 +59,7 @@ impl Shortage {
         self.needed.saturating_sub(self.available)
     }
 
-    fn fix(&self) -> String {
+    pub(crate) fn fix(&self) -> String {
         let kib = self.page.bytes() / 1024;
         let dir = match self.node {
             Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
@@ -62,6 +67,15 @@ impl Shortage {
         };
         let total = self.total.saturating_add(self.short());
         let grow = format!("echo {total} | sudo tee {dir}/hugepages-{kib}kB/nr_hugepages");
+        let missing = self.short().saturating_mul(self.page.bytes());
+        if let Some(memory) = self.memory.filter(|memory| missing > *memory) {
+            let most = self.available.saturating_add(memory >> self.page.shift());
+            let size = ByteSize(most.saturating_mul(self.page.bytes())).to_spec();
+            return match self.elsewhere {
+                Some((node, _)) => format!("host_numa_node={node}, or size={size} or less"),
+                None => format!("size={size} or less: this host has no memory for more pages"),
+            };
+        }
         match self.elsewhere {
             Some((node, _)) => format!("host_numa_node={node}, or: {grow}"),
             None => grow,
@@ -113,6 +127,33 @@ pub enum PlanError {
     /// Too few hugepages.
     #[error("{0}")]
     Short(Shortage),
+    /// A limit below what the pools could give.
+    #[error("{0}")]
+    Limit(LimitHit),
+    /// A `path=` that is not on hugetlbfs. Nothing is created there.
+    #[error("{} is not on a hugetlbfs mount; {}", .path.display(), list_mounts(.mounts))]
+    NotHugetlbfs {
+        /// The path.
+        path: PathBuf,
+        /// The hugetlbfs mounts there are.
+        mounts: Vec<PathBuf>,
+    },
+    /// A hugetlbfs mount on which nothing can be created.
+    #[error("The hugetlbfs mount {} is read-only", .0.display())]
+    ReadOnlyMount(PathBuf),
+    /// A page size that the mount does not have.
+    #[error("The hugetlbfs mount {} has pages of {page}, {asked} were asked for", .path.display())]
+    MountPageSize {
+        /// The mount.
+        path: PathBuf,
+        /// Its page size.
+        page: PageSize,
+        /// The one asked for.
+        asked: PageSize,
+    },
+    /// Two zones with one name.
+    #[error("Two memory zones have the id '{0}'")]
+    DuplicateId(String),
     /// Too little ordinary memory to populate.
     #[error("Populating takes {} of ordinary memory, and {} is available (MemAvailable)", ByteSize(*.needed), ByteSize(*.available))]
     ShortOfMemory {
@@ -167,7 +208,38 @@ pub enum PlanError {
     NoThreads,
 }
 
+fn list_mounts(mounts: &[PathBuf]) -> String {
+    let names: Vec<String> = mounts
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    match names.is_empty() {
+        true => "this host has none".to_owned(),
+        false => format!("there is one at {}", names.join(", ")),
+    }
+}
+
 impl PlanError {
+    /// The same error, with the one that made hugepages impossible behind it.
+    pub(crate) fn after(mut self, earlier: Option<Self>) -> Self {
+        if let Self::ShortOfMemory { instead_of, .. } = &mut self {
+            *instead_of = earlier.map(Box::new);
+        }
+        self
+    }
+
+    /// Whether `hugepages=auto` may use ordinary memory instead: not where the user asked for
+    /// something in so many words that no host has.
+    pub(crate) fn would_help_elsewhere(&self, spec: &MemorySpec) -> bool {
+        match self {
+            Self::Short(_) | Self::Limit(_) | Self::NoHugepages | Self::PageSizeMissing { .. } => {
+                true
+            }
+            Self::NotWholePages { .. } => spec.hugepage_size.is_none() && spec.path.is_none(),
+            _ => false,
+        }
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {
@@ -179,11 +251,15 @@ impl PlanError {
             | Self::NoSuchNode { .. }
             | Self::NodeWithoutMemory { .. }
             | Self::NoCpu { .. }
+            | Self::NotHugetlbfs { .. }
+            | Self::MountPageSize { .. }
+            | Self::DuplicateId(_)
             | Self::NoThreads => Class::Usage,
-            Self::Short(_) | Self::ShortOfMemory { .. } => Class::Shortage,
+            Self::Short(_) | Self::Limit(_) | Self::ShortOfMemory { .. } => Class::Shortage,
             Self::PageSizeMissing { .. }
             | Self::NoHugepages
             | Self::NodeNotAllowed { .. }
+            | Self::ReadOnlyMount(_)
             | Self::KernelTooOld { .. } => Class::Host,
         }
     }
@@ -210,6 +286,19 @@ impl PlanError {
             ),
             Self::NoHugepages => "hugepages=off".to_owned(),
             Self::Short(shortage) => shortage.fix(),
+            Self::Limit(hit) => hit.fix(),
+            Self::NotHugetlbfs { mounts, .. } => match mounts.first() {
+                Some(mount) => format!("path={}, or leave path out: a memfd needs no mount", mount.display()),
+                None => "leave path out: a memfd needs no mount; or: sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages".to_owned(),
+            },
+            Self::ReadOnlyMount(path) => {
+                format!("sudo mount -o remount,rw {}, or leave path out: a memfd needs no mount", path.display())
+            }
+            Self::MountPageSize { page, .. } => {
+                let size = ByteSize(page.bytes()).to_spec();
+                format!("hugepage_size={size}, or a path on a mount of the other size")
+            }
+            Self::DuplicateId(id) => format!("id={id}-2 for one of them"),
             Self::ShortOfMemory { available, .. } => {
                 let mib = (available >> 20).max(1);
                 format!("size={mib}M or less, or leave --prealloc out")

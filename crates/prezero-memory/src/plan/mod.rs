@@ -4,15 +4,18 @@
 //! before a page is touched.
 
 mod apportion;
+mod availability;
 mod build;
 mod error;
 mod pages;
 mod workers;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use prezero_host::{IdSet, PageSize};
 
+pub(crate) use self::availability::Available;
 pub use self::build::plan;
 pub use self::error::{PlanError, Shortage};
 pub use self::workers::{NodeWork, WorkerPlan, plan_workers};
@@ -53,6 +56,8 @@ pub struct Request {
 pub enum Backing {
     /// Pages of a hugetlb pool, through a memfd (memfd_create(2), `MFD_HUGETLB`).
     Memfd,
+    /// Pages of a hugetlb pool, through a nameless file on a hugetlbfs mount (open(2), `O_TMPFILE`).
+    Hugetlbfs,
     /// Private anonymous memory with `MADV_HUGEPAGE` (transparent hugepages, no promise).
     Thp,
     /// Private anonymous memory on base pages.
@@ -60,11 +65,18 @@ pub enum Backing {
 }
 
 impl Backing {
+    /// Whether its pages come from a hugetlb pool.
+    #[must_use]
+    pub fn is_hugetlb(self) -> bool {
+        matches!(self, Self::Memfd | Self::Hugetlbfs)
+    }
+
     /// The word used in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Memfd => "memfd",
+            Self::Hugetlbfs => "hugetlbfs",
             Self::Thp => "thp",
             Self::Base => "base",
         }
@@ -157,6 +169,7 @@ pub struct SlotPlan {
     gpa: u64,
     len: u64,
     align: PageSize,
+    dir: Option<PathBuf>,
     extents: Vec<Extent>,
 }
 
@@ -189,6 +202,12 @@ impl SlotPlan {
     #[must_use]
     pub fn align(&self) -> PageSize {
         self.align
+    }
+
+    /// The directory on a hugetlbfs mount where its files are made, for [`Backing::Hugetlbfs`].
+    #[must_use]
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// The extents, lowest address first, without gaps.
@@ -299,6 +318,15 @@ impl Plan {
         &self.workers
     }
 
+    /// Length of the largest file it needs, in bytes; zero without hugepages.
+    #[must_use]
+    pub fn largest_file(&self) -> u64 {
+        let files = self
+            .extents()
+            .filter(|extent| extent.backing().is_hugetlb());
+        files.map(|extent| extent.len().bytes()).max().unwrap_or(0)
+    }
+
     /// What the user should know about it.
     #[must_use]
     pub fn warnings(&self) -> &[PlanWarning] {
@@ -331,6 +359,7 @@ impl Plan {
                 gpa,
                 len: bytes,
                 align: page,
+                dir: None,
                 extents: vec![extent],
             }],
             workers: Vec::new(),

@@ -17,11 +17,14 @@ use std::time::{Duration, Instant};
 
 pub use self::error::PopulateError;
 use self::queue::Queue;
-use crate::control::{Cancel, Control, NodeProgress, StoppedBy};
+use crate::control::{Cancel, Control, NodeProgress, Stall, StoppedBy};
 use crate::size::PageBytes;
 use crate::sys;
 use crate::workers::{WorkerState, Workers};
 
+/// A chunk takes milliseconds, a page of 1 GiB 130 ms, and ten times that on memory the host below a
+/// virtual machine has to find first.
+const STALL_SECONDS: u64 = 2;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A mapped range to populate.
@@ -92,13 +95,50 @@ pub fn populate(
     let job = Job::new(workers, targets, control.cancel)?;
     if let Some(by) = control.stopped_by() {
         let nodes = job.far();
-        return Err(PopulateError::Stopped { by, nodes });
+        return Err(PopulateError::Stopped {
+            by,
+            nodes,
+            elapsed: Duration::ZERO,
+        });
     }
     let results = workers.run(
         |worker| job.work(worker),
         |running| job.watch(control, |timeout| running.wait(timeout)),
     );
     job.finish(results)
+}
+
+/// Notices that no chunk is finished any more.
+struct Pulse {
+    done: u64,
+    since: Instant,
+    told: u64,
+}
+
+impl Pulse {
+    fn new() -> Self {
+        Self {
+            done: 0,
+            since: Instant::now(),
+            told: STALL_SECONDS - 1,
+        }
+    }
+
+    /// Whole seconds without progress, once for each from [`STALL_SECONDS`] on.
+    fn missed(&mut self, nodes: &[NodeProgress]) -> Option<u64> {
+        let done: u64 = nodes.iter().map(|node| node.done).sum();
+        if done != self.done {
+            *self = Self {
+                done,
+                ..Self::new()
+            };
+        }
+        let seconds = self.since.elapsed().as_secs();
+        (seconds > self.told).then(|| {
+            self.told = seconds;
+            seconds
+        })
+    }
 }
 
 /// What a worker brings back: its report, and when it began and ended.
@@ -197,14 +237,18 @@ impl<'a> Job<'a> {
                 node: target.node,
                 done: far.iter().map(|node| node.done).sum(),
                 total: far.iter().map(|node| node.total).sum(),
+                cause: None,
                 source,
             });
         }
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The calling thread's part: progress and the deadline.
+    /// The calling thread's part: progress, the deadline, and noticing that nothing moves.
     fn watch(&self, control: &Control<'_>, wait: impl Fn(Duration) -> bool) {
+        // Allocated before the work gets far, and not again: a heap that grows wants the mmap lock.
+        let mut nodes = self.far();
+        let mut pulse = Pulse::new();
         loop {
             let left = control
                 .deadline
@@ -217,11 +261,21 @@ impl<'a> Job<'a> {
                 _ => PROGRESS_INTERVAL,
             };
             let done = wait(pause);
+            for (node, queue) in nodes.iter_mut().zip(&self.queues) {
+                *node = queue.progress();
+            }
             if let Some(progress) = control.progress {
-                progress(&self.far());
+                progress(&nodes);
             }
             if done {
                 return;
+            }
+            if let (Some(seconds), Some(stalled)) = (pulse.missed(&nodes), control.stalled) {
+                stalled(&Stall {
+                    seconds,
+                    nodes: nodes.clone(),
+                    stopping: self.stopping(),
+                });
             }
         }
     }
@@ -239,11 +293,16 @@ impl<'a> Job<'a> {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = refused {
-            return Err(error);
+            return Err(error.diagnosed());
         }
         let Some(worked): Option<Vec<Worked>> = results.into_iter().collect() else {
             return Err(PopulateError::WorkerLost { done, total });
         };
+        let start = worked.iter().map(|(_, start, _)| *start).min();
+        let end = worked.iter().map(|(_, _, end)| *end).max();
+        let time = start
+            .zip(end)
+            .map_or(Duration::ZERO, |(start, end)| end - start);
         if done < total {
             let cancelled = self.cancel.is_some_and(Cancel::is_cancelled);
             let by = if cancelled {
@@ -251,15 +310,15 @@ impl<'a> Job<'a> {
             } else {
                 StoppedBy::Deadline
             };
-            return Err(PopulateError::Stopped { by, nodes });
+            return Err(PopulateError::Stopped {
+                by,
+                nodes,
+                elapsed: time,
+            });
         }
-        let start = worked.iter().map(|(_, start, _)| *start).min();
-        let end = worked.iter().map(|(_, _, end)| *end).max();
         Ok(PopulateReport {
             bytes: done,
-            time: start
-                .zip(end)
-                .map_or(Duration::ZERO, |(start, end)| end - start),
+            time,
             workers: worked.into_iter().map(|(report, _, _)| report).collect(),
         })
     }

@@ -42,6 +42,17 @@ impl Group {
         Ok(group)
     }
 
+    /// A group below this one, which hands its controller on.
+    pub(crate) fn inner(&self) -> Self {
+        self.set("cgroup.subtree_control", "+hugetlb");
+        let dir = self.dir.join("inner");
+        fs::create_dir(&dir).expect("a new group");
+        Self {
+            dir,
+            switched_on: None,
+        }
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -1,11 +1,13 @@
 //! Arbitrary hosts as a kernel may show them, and arbitrary requests.
 
-use prezero_host::{Cpu, CpuQuota, HugepagePool, Kernel, Node, NodePool, Thp};
+use prezero_host::{Cpu, CpuQuota, HugepagePool, Kernel, Node, NodePool, ProcessLimits, Thp};
 use prezero_memory::{Host, Hugepages, IdSet, MemorySpec, PageSize, Prealloc, Request};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+
+use super::limits;
 
 /// Node ids stay below this; those of a host are some of them.
 const NODE_IDS: u32 = 12;
@@ -165,7 +167,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
                     Thp::Unavailable,
                 ]),
                 option::weighted(0.8, prop_oneof![0..1_u64 << 35, 0..1_u64 << 44]),
-                any::<prop::sample::Index>(),
+                (any::<prop::sample::Index>(), limits::drawn()),
             )
         })
         .prop_map(
@@ -175,8 +177,13 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
                 (kernel, cpu, quota),
                 thp,
                 mem_available,
-                default,
+                (default, (hugetlb_limits, memory_limits, mut mounts, file_size)),
             )| {
+                // Only pages that the kernel knows can be mounted.
+                mounts.retain(|mount| {
+                    let known = |page| sizes.contains(&page);
+                    mount.page_size.map_or(!sizes.is_empty(), known)
+                });
                 if !topology_known {
                     // What `Host` shows then: one node with the CPUs that the process may use.
                     nodes.truncate(1);
@@ -199,6 +206,13 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
                     thp,
                     mem_available,
                     allowed_cpus,
+                    hugetlb_limits,
+                    memory_limits,
+                    mounts,
+                    limits: ProcessLimits {
+                        file_size,
+                        ..ProcessLimits::default()
+                    },
                     cpu_quota: quota.map(|quota_us| CpuQuota {
                         quota_us,
                         period_us: 100_000,
@@ -225,13 +239,16 @@ pub(crate) fn zone() -> impl Strategy<Value = MemorySpec> {
         select(vec![Hugepages::Auto, Hugepages::On, Hugepages::Off]),
         option::weighted(0.3, select(PAGES.to_vec())),
         option::weighted(0.3, 0..NODE_IDS),
-        option::weighted(0.2, "[a-z0-9_-]{1,8}"),
+        option::weighted(0.2, prop_oneof!["[ab]", "[a-z0-9_-]{1,8}"]),
+        option::weighted(0.3, limits::path()),
     )
         .prop_map(
-            |(bytes, hugepages, hugepage_size, host_numa_node, id)| MemorySpec {
+            |(bytes, hugepages, hugepage_size, host_numa_node, id, path)| MemorySpec {
                 id,
                 hugepages,
-                hugepage_size,
+                // What the parser refuses is not drawn.
+                hugepage_size: hugepage_size.filter(|_| hugepages != Hugepages::Off),
+                path: path.filter(|_| hugepages != Hugepages::Off),
                 host_numa_node,
                 ..MemorySpec::new(bytes)
             },

@@ -98,7 +98,8 @@ fn by_zone<'a>(request: &Request, plan: &'a Plan) -> Result<Vec<Vec<&'a Extent>>
 pub(crate) fn zones_are_as_asked(host: &Host, request: &Request, plan: &Plan) -> Checked {
     for (zone, extents) in request.zones.iter().zip(by_zone(request, plan)?) {
         for extent in extents {
-            let huge = extent.backing() == Backing::Memfd;
+            let huge = extent.backing().is_hugetlb();
+            prop_assert!(!huge || (extent.backing() == Backing::Hugetlbfs) == zone.path.is_some());
             match zone.hugepages {
                 Hugepages::On => prop_assert!(huge),
                 Hugepages::Off => prop_assert!(!huge),
@@ -144,7 +145,7 @@ pub(crate) fn hugepages_are_there(host: &Host, plan: &Plan) -> Checked {
     let mut by_node: BTreeMap<(PageSize, u32), (u64, bool)> = BTreeMap::new();
     for extent in plan
         .extents()
-        .filter(|extent| extent.backing() == Backing::Memfd)
+        .filter(|extent| extent.backing().is_hugetlb())
     {
         let (page, pages) = (extent.page_size(), extent.len().pages());
         *by_size.entry(page).or_default() += pages;

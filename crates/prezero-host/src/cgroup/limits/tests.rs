@@ -138,10 +138,34 @@ fn a_hybrid_host_has_the_limits_where_the_controller_is() {
         file: "/sys/fs/cgroup/memory/m/memory.limit_in_bytes".into(),
         limit: 1 << 30,
         usage: 4096,
+        page_cache: 0,
         counts_hugetlb: false,
     };
     assert_eq!(expected.remaining(), (1 << 30) - 4096);
     assert_eq!(memory(&files, cgroups, &mounts), (vec![expected], 0));
+}
+
+#[test]
+fn page_cache_does_not_count_against_what_is_left() {
+    let stat = "anon 100\ninactive_file 2048\nactive_file 1024\n";
+    let files = [
+        ("sys/fs/cgroup/a/memory.max", "8192\n"),
+        ("sys/fs/cgroup/a/memory.current", "8192\n"),
+        ("sys/fs/cgroup/a/memory.stat", stat),
+    ];
+    let (limits, problems) = memory(&files, "0::/a\n", V2);
+    assert_eq!(
+        (limits[0].page_cache, limits[0].remaining(), problems),
+        (3072, 3072, 0)
+    );
+    // Version 1 shows this group's own first, then the sum with its children.
+    assert_eq!(
+        page_cache(
+            "inactive_file 1\nactive_file 2\ntotal_inactive_file 10\ntotal_active_file 20\n"
+        ),
+        Some(30)
+    );
+    assert_eq!(page_cache("inactive_file x\n"), None);
 }
 
 #[test]

@@ -1,6 +1,16 @@
 use super::*;
 use proptest::prelude::*;
 
+/// A change of a pool of 512 pages.
+fn change(page: PageSize, node: Option<u32>, pages: i64) -> Pending {
+    Pending {
+        page,
+        node,
+        pages,
+        from: 512,
+    }
+}
+
 const PAGE: PageSize = PageSize::HUGE_2M;
 
 fn text(journal: &Journal) -> String {
@@ -10,13 +20,13 @@ fn text(journal: &Journal) -> String {
 /// A journal with something of everything.
 fn written(dir: &Path) -> Journal {
     let mut journal = Journal::create(dir).expect("writable");
-    journal.intend(PAGE, None, 30).expect("written");
+    journal.intend(change(PAGE, None, 30)).expect("written");
     journal.done(PAGE, &[(0, 16), (1, 14)]).expect("written");
     journal
-        .intend(PageSize::HUGE_1G, Some(1), 2)
+        .intend(change(PageSize::HUGE_1G, Some(1), 2))
         .expect("written");
     journal.done(PageSize::HUGE_1G, &[]).expect("written");
-    journal.intend(PAGE, Some(0), -16).expect("written");
+    journal.intend(change(PAGE, Some(0), -16)).expect("written");
     journal.done(PAGE, &[(0, -16)]).expect("written");
     journal
 }
@@ -51,9 +61,11 @@ fn cut_off_anywhere_it_says_at_least_what_was_added() {
             shares = [left, vec![(PAGE, 1, 14)]].concat();
         }
         assert_eq!(balance.shares(), shares, "{end}");
-        let pending = announced("intend 2097152 any +30", "done 2097152 0=+16 1=+14")
-            || announced("intend 1073741824 1 +2", "done 1073741824")
-            || announced("intend 2097152 0 -16", "done 2097152 0=-16");
+        let pending = announced(
+            "intend 2097152 any +30 from 512",
+            "done 2097152 0=+16 1=+14",
+        ) || announced("intend 1073741824 1 +2 from 512", "done 1073741824")
+            || announced("intend 2097152 0 -16 from 512", "done 2097152 0=-16");
         assert_eq!(!balance.pending.is_empty(), pending, "{end}");
     }
 }

@@ -190,7 +190,7 @@ impl Kernel for Witness {
     fn set(&self, page: PageSize, node: Option<u32>, pages: u64) -> Result<(), GrowError> {
         let text = fs::read_to_string(&self.journal).expect("readable");
         let pending = Balance::parse(&text).expect("a journal").pending;
-        let pending = pending.iter().map(|(_, node, pages)| (*node, *pages));
+        let pending = pending.iter().map(|change| (change.node, change.pages));
         self.seen.borrow_mut().extend(pending);
         self.kernel.set(page, node, pages)
     }

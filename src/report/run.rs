@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_host::Host;
-use prezero_memory::{Plan, Prealloc, WorkerReport};
+use prezero_memory::{Grown, Plan, WorkerReport};
 use serde::Serialize;
 
-use crate::failure::{Failure, class_name};
+use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
 use crate::output;
 
 /// Durations are reported in nanoseconds; 584 years fit.
@@ -14,7 +13,7 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
@@ -25,6 +24,9 @@ pub(crate) struct Report {
     pub(crate) phases: Vec<Phase>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) placement: Option<PlacementFacts>,
+    /// What `--reserve` added to the kernel's pools for this run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) grown: Vec<GrownPool>,
     pub(crate) creation_ns: Option<u64>,
     pub(crate) first_instruction_ns: Option<u64>,
     pub(crate) guest: Option<Guest>,
@@ -33,63 +35,14 @@ pub(crate) struct Report {
     pub(crate) error: Option<ErrorFacts>,
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct HostFacts {
-    kernel: String,
-    cpu: String,
-    hypervisor: bool,
-    preempt: String,
-    nodes: Vec<NodeFacts>,
-}
-
-#[derive(Debug, Serialize)]
-struct NodeFacts {
-    id: u32,
-    cpus: Vec<u32>,
-    pools: Vec<PoolFacts>,
-}
-
-#[derive(Debug, Serialize)]
-struct PoolFacts {
-    page_size: u64,
-    total: u64,
-    free: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct RequestFacts {
-    pub(crate) bytes: u64,
-    pub(crate) prealloc: &'static str,
-    /// The clearing method asked for; none can be yet.
-    pub(crate) method: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Region {
-    pub(crate) gpa: u64,
-    pub(crate) len: u64,
-    pub(crate) page_size: u64,
-    pub(crate) node: u32,
-    pub(crate) backing: &'static str,
-    pub(crate) origin: &'static str,
-    pub(crate) cleared_by: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Slot {
-    slot: u32,
-    gpa: u64,
-    len: u64,
-}
-
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
     pub(crate) ns: u64,
     pub(crate) bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Worker {
     pub(crate) node: u32,
     pub(crate) cpu: Option<u32>,
@@ -100,26 +53,40 @@ pub(crate) struct Worker {
     pub(crate) cpu_ns: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct PlacementFacts {
     pub(crate) checked_pages: u64,
     pub(crate) misplaced_pages: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GrownPool {
+    pub(crate) page_size: u64,
+    pub(crate) node: Option<u32>,
+    pub(crate) asked_pages: u64,
+    pub(crate) got_pages: u64,
+    pub(crate) compacted: bool,
+}
+
+impl From<&Grown> for GrownPool {
+    fn from(grown: &Grown) -> Self {
+        Self {
+            page_size: grown.page.bytes(),
+            node: grown.node,
+            asked_pages: grown.asked,
+            got_pages: grown.got,
+            compacted: grown.compacted,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Guest {
     pub(crate) exit: &'static str,
     pub(crate) scanned_bytes: u64,
     pub(crate) scan_ns: u64,
     pub(crate) nonzero_bytes: u64,
     pub(crate) first_nonzero_gpa: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct ErrorFacts {
-    class: &'static str,
-    message: String,
-    fix: Option<String>,
 }
 
 impl Report {
@@ -134,6 +101,7 @@ impl Report {
             phases: Vec::new(),
             workers: Vec::new(),
             placement: None,
+            grown: Vec::new(),
             creation_ns: None,
             first_instruction_ns: None,
             guest: None,
@@ -142,50 +110,9 @@ impl Report {
         }
     }
 
-    pub(crate) fn set_host(&mut self, host: &Host) {
-        let nodes = host.nodes.iter().map(|node| NodeFacts {
-            id: node.id,
-            cpus: node.cpus.iter().collect(),
-            pools: node
-                .pools
-                .iter()
-                .map(|pool| PoolFacts {
-                    page_size: pool.page_size.bytes(),
-                    total: pool.total,
-                    free: pool.free,
-                })
-                .collect(),
-        });
-        self.host = Some(HostFacts {
-            kernel: host.kernel.release.clone(),
-            cpu: host.cpu.model.clone(),
-            hypervisor: host.cpu.hypervisor,
-            preempt: host.kernel.preempt.clone(),
-            nodes: nodes.collect(),
-        });
-    }
-
-    /// The planned regions and slots. What populates them is the kernel, in both ways.
     pub(crate) fn set_plan(&mut self, plan: &Plan) {
-        let regions = plan.extents().map(|extent| Region {
-            gpa: extent.gpa(),
-            len: extent.len().bytes(),
-            page_size: extent.page_size().bytes(),
-            node: extent.node(),
-            backing: extent.backing().name(),
-            origin: extent.origin().name(),
-            cleared_by: match plan.prealloc() {
-                Prealloc::Eager => "kernel",
-                Prealloc::Off => "none",
-            },
-        });
-        self.regions = regions.collect();
-        let slots = plan.slots().iter().map(|slot| Slot {
-            slot: slot.slot(),
-            gpa: slot.gpa(),
-            len: slot.len(),
-        });
-        self.slots = slots.collect();
+        self.regions = Region::of(plan);
+        self.slots = Slot::of(plan);
     }
 
     pub(crate) fn set_workers(&mut self, workers: &[WorkerReport]) {
@@ -199,14 +126,6 @@ impl Report {
             cpu_ns: nanoseconds(worker.cpu_time),
         });
         self.workers = workers.collect();
-    }
-
-    pub(crate) fn set_error(&mut self, failure: &Failure) {
-        self.error = Some(ErrorFacts {
-            class: class_name(failure.class),
-            message: failure.message.clone(),
-            fix: failure.fix.clone(),
-        });
     }
 
     /// Tells the user at once, and the report.

@@ -1,0 +1,198 @@
+//! What a host has left for the zones of a request: hugepages, ordinary memory, limits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use prezero_host::{Host, HugetlbfsMount, IdSet, PageSize};
+
+use super::{PlanError, Shortage};
+use crate::limits::{self, LimitHit, LimitKind};
+
+/// What the zones planned so far leave.
+#[derive(Debug)]
+pub(crate) struct Available<'a> {
+    pub(crate) host: &'a Host,
+    used: BTreeMap<(PageSize, u32), u64>,
+    used_on_mounts: BTreeMap<PathBuf, u64>,
+    used_ordinary: u64,
+}
+
+impl<'a> Available<'a> {
+    pub(crate) fn new(host: &'a Host) -> Self {
+        Self {
+            host,
+            used: BTreeMap::new(),
+            used_on_mounts: BTreeMap::new(),
+            used_ordinary: 0,
+        }
+    }
+
+    pub(crate) fn take(&mut self, page: PageSize, shares: &[(u32, u64)]) {
+        for (node, pages) in shares {
+            *self.used.entry((page, *node)).or_default() += pages;
+        }
+    }
+
+    pub(crate) fn take_on_mount(&mut self, mount: &HugetlbfsMount, bytes: u64) {
+        let used = self.used_on_mounts.entry(mount.path.clone()).or_default();
+        *used = used.saturating_add(bytes);
+    }
+
+    pub(crate) fn take_ordinary(&mut self, bytes: u64) {
+        self.used_ordinary = self.used_ordinary.saturating_add(bytes);
+    }
+
+    /// Whether a zone may be on `node`.
+    pub(crate) fn check_node(&self, node: u32) -> Result<(), PlanError> {
+        let nodes = &self.host.nodes;
+        let valid: IdSet = self.nodes().into_iter().collect();
+        if !nodes.iter().any(|candidate| candidate.id == node) {
+            return Err(PlanError::NoSuchNode { node, valid });
+        }
+        let found = self.host.node(node);
+        if found.is_some_and(|found| found.mem_total == Some(0)) {
+            return Err(PlanError::NodeWithoutMemory { node, valid });
+        }
+        let allowed = &self.host.allowed_nodes;
+        if !allowed.is_empty() && !allowed.contains(node) {
+            return Err(PlanError::NodeNotAllowed {
+                node,
+                allowed: allowed.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Nodes that have memory and that the process may use, in order; node 0 on hosts without nodes.
+    pub(crate) fn nodes(&self) -> Vec<u32> {
+        let allowed = &self.host.allowed_nodes;
+        let nodes: Vec<u32> = self
+            .host
+            .nodes
+            .iter()
+            .filter(|node| node.mem_total != Some(0))
+            .map(|node| node.id)
+            .filter(|id| allowed.is_empty() || allowed.contains(*id))
+            .collect();
+        if nodes.is_empty() { vec![0] } else { nodes }
+    }
+
+    /// Hugepages that an unbound mapping may have.
+    pub(crate) fn pages(&self, page: PageSize) -> u64 {
+        let Some(pool) = self.host.pool(page) else {
+            return 0;
+        };
+        // Pages outside the cpuset cannot be reserved, and surplus pages come only where the whole host
+        // runs short (`hugetlb_acct_memory`, mm/hugetlb.c).
+        let usable = self.nodes().into_iter();
+        let of_usable: Option<u64> = usable
+            .map(|node| self.node_pool(page, node).map(|pool| pool.1))
+            .sum();
+        let unreserved = pool.free.saturating_sub(pool.reserved);
+        let available = of_usable
+            .filter(|free| *free < unreserved)
+            .unwrap_or_else(|| pool.available());
+        available.saturating_sub(self.used(page))
+    }
+
+    /// Hugepages of one node: free there, and available on the host.
+    pub(crate) fn pages_on(&self, page: PageSize, node: u32) -> u64 {
+        self.free_on(page, node).min(self.pages(page))
+    }
+
+    fn used(&self, page: PageSize) -> u64 {
+        let of_size = self.used.iter().filter(|(key, _)| key.0 == page);
+        of_size.map(|(_, pages)| pages).sum()
+    }
+
+    fn free_on(&self, page: PageSize, node: u32) -> u64 {
+        let used = self.used.get(&(page, node)).copied().unwrap_or(0);
+        // A host without node directories has one pool.
+        let free = self.node_pool(page, node).map_or_else(
+            || self.host.pool(page).map_or(0, |pool| pool.free),
+            |pool| pool.1,
+        );
+        free.saturating_sub(used)
+    }
+
+    /// Total and free pages of a node's pool, where the host shows it.
+    fn node_pool(&self, page: PageSize, node: u32) -> Option<(u64, u64)> {
+        let pool = self.host.node(node)?.pool(page)?;
+        Some((pool.total, pool.free))
+    }
+
+    /// Free ordinary memory of each usable node, in units of `granule`.
+    pub(crate) fn ordinary_on_nodes(&self, granule: PageSize) -> Vec<(u32, u64)> {
+        let free = |id: u32| {
+            self.host
+                .node(id)
+                .and_then(|node| node.mem_free)
+                .unwrap_or(0)
+        };
+        let nodes = self.nodes().into_iter();
+        nodes.map(|id| (id, free(id) >> granule.shift())).collect()
+    }
+
+    /// Whether `bytes` of ordinary memory can be populated.
+    pub(crate) fn check_ordinary(&self, bytes: u64) -> Result<(), PlanError> {
+        if let Some(free) = self.host.mem_available {
+            let available = free.saturating_sub(self.used_ordinary);
+            if bytes > available {
+                return Err(PlanError::ShortOfMemory {
+                    needed: bytes,
+                    available,
+                    instead_of: None,
+                });
+            }
+        }
+        let needed = self.used_ordinary.saturating_add(bytes);
+        match limits::of_memory(self.host, needed) {
+            Some(hit) => Err(PlanError::Limit(hit)),
+            None => Ok(()),
+        }
+    }
+
+    /// The size of `mount`, if `bytes` more exceed it. What others have on it only the kernel knows.
+    pub(crate) fn limit_on_mount(&self, mount: &HugetlbfsMount, bytes: u64) -> Option<LimitHit> {
+        let used = self.used_on_mounts.get(&mount.path).copied().unwrap_or(0);
+        let needed = used.saturating_add(bytes);
+        let limit = mount.size_limit.filter(|limit| needed > *limit)?;
+        Some(LimitHit {
+            what: LimitKind::Mount,
+            file: mount.path.clone(),
+            limit,
+            usage: 0,
+            needed,
+        })
+    }
+
+    /// The limit that `pages` more hugepages would exceed, if any.
+    pub(crate) fn limit(&self, page: PageSize, pages: u64) -> Option<LimitHit> {
+        let needed = (self.used(page).saturating_add(pages)).checked_mul(page.bytes())?;
+        limits::of_hugepages(self.host, page, needed)
+    }
+
+    pub(crate) fn short(
+        &self,
+        page: PageSize,
+        node: Option<u32>,
+        needed: u64,
+        available: u64,
+        elsewhere: Option<(u32, u64)>,
+    ) -> Shortage {
+        let pool = self.host.pools.iter().find(|pool| pool.page_size == page);
+        let of_host = pool.map_or(0, |pool| pool.total);
+        let total = node
+            .and_then(|node| self.node_pool(page, node))
+            .map_or(of_host, |pool| pool.0);
+        Shortage {
+            page,
+            node,
+            needed,
+            available,
+            total,
+            elsewhere,
+            memory: self.host.mem_available,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `--reserve`: the hugepages that a request needs are added to the kernel's pools for its run.
+
+use std::path::Path;
+
+use prezero_host::Host;
+use prezero_memory::{Control, Growth, PlanError, PoolNeed, Request, plan};
+
+use crate::failure::Failure;
+
+/// Where the lock and the journals of all runs are.
+pub(crate) const STATE_DIR: &str = "/run/prezero";
+
+/// Adds what is missing.
+pub(crate) fn grow(
+    host: &Host,
+    request: &Request,
+    control: &Control<'_>,
+) -> Result<Growth, Failure> {
+    let needs = needs(host, request)?;
+    Ok(Growth::grow(
+        Path::new("/"),
+        Path::new(STATE_DIR),
+        &needs,
+        control,
+    )?)
+}
+
+/// The pages that the request would take if the pools were full.
+fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
+    let mut full = host.clone();
+    let bytes: u64 = request
+        .zones
+        .iter()
+        .fold(0, |sum, zone| sum.saturating_add(zone.bytes));
+    for pool in &mut full.pools {
+        pool.free = pool.free.saturating_add(bytes >> pool.page_size.shift());
+    }
+    for pool in full.nodes.iter_mut().flat_map(|node| &mut node.pools) {
+        pool.free = pool.free.saturating_add(bytes >> pool.page_size.shift());
+    }
+    let plan = plan(&full, request)?;
+    let mut needs: Vec<PoolNeed> = Vec::new();
+    for extent in plan
+        .extents()
+        .filter(|extent| extent.backing().is_hugetlb())
+    {
+        let (page, pages) = (extent.page_size(), extent.len().pages());
+        let node = extent.bound().then_some(extent.node());
+        match needs
+            .iter_mut()
+            .find(|need| need.page == page && need.node == node)
+        {
+            Some(need) => need.pages += pages,
+            None => needs.push(PoolNeed { page, node, pages }),
+        }
+    }
+    Ok(needs)
+}

@@ -1,0 +1,156 @@
+//! What the reports of several commands have in common: the host, the request, the planned memory.
+
+use prezero_host::Host;
+use prezero_memory::{ByteSize, Plan, Prealloc, Request};
+use serde::Serialize;
+
+use crate::failure::{Failure, class_name};
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HostFacts {
+    kernel: String,
+    cpu: String,
+    hypervisor: bool,
+    preempt: String,
+    nodes: Vec<NodeFacts>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct NodeFacts {
+    id: u32,
+    cpus: Vec<u32>,
+    pools: Vec<PoolFacts>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PoolFacts {
+    page_size: u64,
+    total: u64,
+    free: u64,
+}
+
+impl From<&Host> for HostFacts {
+    fn from(host: &Host) -> Self {
+        let nodes = host.nodes.iter().map(|node| NodeFacts {
+            id: node.id,
+            cpus: node.cpus.iter().collect(),
+            pools: node
+                .pools
+                .iter()
+                .map(|pool| PoolFacts {
+                    page_size: pool.page_size.bytes(),
+                    total: pool.total,
+                    free: pool.free,
+                })
+                .collect(),
+        });
+        Self {
+            kernel: host.kernel.release.clone(),
+            cpu: host.cpu.model.clone(),
+            hypervisor: host.cpu.hypervisor,
+            preempt: host.kernel.preempt.clone(),
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RequestFacts {
+    bytes: u64,
+    prealloc: &'static str,
+    /// The clearing method asked for; none can be yet.
+    method: Option<String>,
+}
+
+impl From<&Request> for RequestFacts {
+    fn from(request: &Request) -> Self {
+        let zones = request.zones.iter();
+        Self {
+            bytes: zones.fold(0, |sum, zone| sum.saturating_add(zone.bytes)),
+            prealloc: match request.prealloc {
+                Prealloc::Eager => "eager",
+                Prealloc::Off => "off",
+            },
+            method: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Region {
+    gpa: u64,
+    len: u64,
+    page_size: u64,
+    node: u32,
+    backing: &'static str,
+    origin: &'static str,
+    cleared_by: &'static str,
+}
+
+impl Region {
+    /// The planned regions. What populates them is the kernel, in both ways.
+    pub(crate) fn of(plan: &Plan) -> Vec<Self> {
+        let regions = plan.extents().map(|extent| Self {
+            gpa: extent.gpa(),
+            len: extent.len().bytes(),
+            page_size: extent.page_size().bytes(),
+            node: extent.node(),
+            backing: extent.backing().name(),
+            origin: extent.origin().name(),
+            cleared_by: match plan.prealloc() {
+                Prealloc::Eager => "kernel",
+                Prealloc::Off => "none",
+            },
+        });
+        regions.collect()
+    }
+
+    /// One line for people.
+    pub(crate) fn describe(&self) -> String {
+        let size = ByteSize(self.len);
+        let page = ByteSize(self.page_size);
+        let what = match self.backing {
+            "thp" => {
+                "ordinary memory, transparent hugepages where the kernel gives them".to_owned()
+            }
+            "base" => format!("ordinary memory on {page} pages"),
+            backing => format!("{page} hugepages ({backing})"),
+        };
+        format!("{size} at {:#x} on {what}, node {}", self.gpa, self.node)
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Slot {
+    slot: u32,
+    gpa: u64,
+    len: u64,
+}
+
+impl Slot {
+    pub(crate) fn of(plan: &Plan) -> Vec<Self> {
+        let slots = plan.slots().iter().map(|slot| Self {
+            slot: slot.slot(),
+            gpa: slot.gpa(),
+            len: slot.len(),
+        });
+        slots.collect()
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ErrorFacts {
+    class: &'static str,
+    message: String,
+    fix: Option<String>,
+}
+
+impl From<&Failure> for ErrorFacts {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            class: class_name(failure.class),
+            message: failure.message.clone(),
+            fix: failure.fix.clone(),
+        }
+    }
+}

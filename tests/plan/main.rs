@@ -1,0 +1,9 @@
+//! `prezero plan` from the outside: the JSON document, recorded hosts, and that `run` then does what was planned.
+
+#[allow(dead_code, reason = "shared with the tests of run")]
+#[path = "../run/command.rs"]
+mod command;
+mod document;
+mod hosts;
+mod limits;
+mod same_as_run;
