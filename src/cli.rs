@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show what `run` would do with this memory, here or on a recorded host, without doing it.
     Plan(PlanArgs),
+    /// Say whether this host can do it, and if not, what to type.
+    Doctor(DoctorArgs),
 }
 
 const MEMORY_HELP: &str = "\
@@ -139,6 +141,43 @@ pub(crate) struct PlanArgs {
     pub(crate) root: PathBuf,
 
     /// Print one JSON document (schema prezero/plan/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const DOCTOR_HELP: &str = "\
+Examples:
+  prezero doctor
+  prezero doctor --memory size=16G,hugepages=on --prealloc
+  prezero doctor --record /tmp/host && prezero plan --root /tmp/host --memory 16G
+
+Exit codes: 0 if `prezero run` with the same options would find nothing in its way, otherwise the \
+code that it would end with.";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = DOCTOR_HELP)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+
+    #[command(flatten)]
+    pub(crate) populate: PopulateArgs,
+
+    /// Record what was read of the host in DIR, which must be new or empty: for `--root`, and for a
+    /// bug report.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Judge the host recorded below this directory instead of this one, as far as a recording tells.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        hide_default_value = true
+    )]
+    pub(crate) root: PathBuf,
+
+    /// Print one JSON document (schema prezero/doctor/1) to stdout.
     #[arg(long)]
     pub(crate) json: bool,
 }

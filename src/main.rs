@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => match command {
             Command::Run(args) => commands::run::main(&args, start),
             Command::Plan(args) => commands::plan::main(&args),
+            Command::Doctor(args) => commands::doctor::main(&args),
         },
         Err(error) => output::usage(&error),
     }

@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod doctor;
 pub(crate) mod plan;
 mod pools;
 mod request;

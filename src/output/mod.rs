@@ -1,5 +1,6 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
+pub(crate) mod doctor;
 pub(crate) mod progress;
 pub(crate) mod text;
 
@@ -10,6 +11,7 @@ use prezero_memory::Class;
 use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
+use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
 use crate::report::run::Report;
@@ -58,7 +60,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .and_then(|arg| arg.to_str())
         .unwrap_or_default();
     let help = match command {
-        "run" | "plan" => format!("prezero {command} --help"),
+        "run" | "plan" | "doctor" => format!("prezero {command} --help"),
         _ => "prezero --help".to_owned(),
     };
     let _ = error.print();
@@ -84,6 +86,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &PlanReport {
                     error: facts,
                     ..PlanReport::new()
+                },
+            ),
+            "doctor" => print_json(
+                &mut stdout,
+                &DoctorReport {
+                    error: facts,
+                    ..DoctorReport::new()
                 },
             ),
             _ => Ok(()),

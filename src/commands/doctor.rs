@@ -1,0 +1,159 @@
+//! `prezero doctor`: whether this host can do it, and if not, what to type.
+
+mod cpus;
+mod kernel;
+mod kvm;
+mod leftovers;
+mod limits;
+mod memory;
+mod pools;
+mod unheld;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+use prezero_host::Host;
+use prezero_memory::{Class, Plan, Prealloc, Request, plan};
+
+use super::request::request;
+use crate::cli::DoctorArgs;
+use crate::failure::Failure;
+use crate::output;
+use crate::report::doctor::{DoctorReport, Finding, PoolRow};
+use crate::report::facts::{ErrorFacts, Region};
+
+/// Runs the command and prints its report.
+pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
+    let mut report = DoctorReport::new();
+    let result = run(args, &mut report);
+    report.error = result.as_ref().err().map(ErrorFacts::from);
+    output::finish(&report, result, args.json, |out| {
+        output::doctor::doctor(out, &report)
+    })
+}
+
+/// What all checks look at.
+struct Case<'a> {
+    host: &'a Host,
+    /// The directory that `host` was read below.
+    root: &'a Path,
+    prealloc: Prealloc,
+    /// What was asked for, if anything was, and what came of it.
+    planned: Option<Result<&'a Plan, Failure>>,
+    /// Bytes of guest memory asked for.
+    wanted: u64,
+}
+
+impl Case<'_> {
+    fn plan(&self) -> Option<&Plan> {
+        self.planned.as_ref()?.as_ref().ok().copied()
+    }
+
+    /// Bytes that would be taken from hugepages of this size, or from ordinary memory for `None`.
+    fn bytes_of(&self, page_size: Option<u64>) -> u64 {
+        let extents = self.plan().into_iter().flat_map(Plan::extents);
+        let size =
+            |backing: prezero_memory::Backing, page: u64| backing.is_hugetlb().then_some(page);
+        extents
+            .filter(|extent| size(extent.backing(), extent.page_size().bytes()) == page_size)
+            .map(|extent| extent.len().bytes())
+            .sum()
+    }
+}
+
+fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
+    let request = request(&args.memory, &args.populate)?;
+    if !args.root.is_dir() {
+        return Err(Failure {
+            class: Class::Usage,
+            message: format!("There is no recorded host at {}", args.root.display()),
+            fix: Some("prezero doctor --record DIR".to_owned()),
+        });
+    }
+    if let Some(dir) = &args.record {
+        report.recorded = Host::record(&args.root, dir).map_err(|error| unrecorded(dir, &error))?;
+    }
+    let host = Host::read(&args.root);
+    report.host = Some((&host).into());
+    report.pools = PoolRow::of(&host);
+    let planned = (!request.zones.is_empty()).then(|| plan(&host, &request));
+    let case = Case {
+        host: &host,
+        root: &args.root,
+        prealloc: request.prealloc,
+        planned: planned.as_ref().map(|planned| match planned {
+            Ok(plan) => Ok(plan),
+            Err(error) => Err(error.clone().into()),
+        }),
+        wanted: bytes(&request),
+    };
+    if let Some(plan) = case.plan() {
+        report.regions = Region::of(plan);
+    }
+    report.findings = findings(&case);
+    first_problem(&report.findings).map_or(Ok(()), Err)
+}
+
+/// All checks, in the order in which they are shown.
+fn findings(case: &Case<'_>) -> Vec<Finding> {
+    let live = case.root == Path::new("/");
+    let mut found = Vec::new();
+    if live {
+        found.push(kvm::check(case));
+        found.extend(kernel::features(case));
+    } else {
+        let message =
+            "A recorded host: /dev/kvm, kernel features and who holds pages are not looked at";
+        found.push(Finding::ok("recording", message));
+    }
+    found.extend(memory::unread_files(case.host));
+    found.extend(pools::pools(case));
+    found.extend(pools::mounts(case.host));
+    found.extend(limits::cgroups(case));
+    found.extend(limits::process(case.host));
+    found.extend(cpus::check(case));
+    found.push(kernel::version(case));
+    if live {
+        found.push(unheld::check(case.host));
+        found.extend(leftovers::check());
+    }
+    found.push(kernel::numa_balancing(case));
+    found.extend(memory::check(case));
+    found
+}
+
+/// The problem that a run would end with: it plans before it opens /dev/kvm, and populates last.
+fn first_problem(findings: &[Finding]) -> Option<Failure> {
+    let planning = findings
+        .iter()
+        .filter(|finding| finding.name == memory::NAME);
+    planning.chain(findings).find_map(Finding::failure)
+}
+
+fn bytes(request: &Request) -> u64 {
+    let zones = request.zones.iter();
+    zones.fold(0, |sum, zone| sum.saturating_add(zone.bytes))
+}
+
+fn unrecorded(dir: &Path, error: &std::io::Error) -> Failure {
+    let shown = dir.display();
+    let (class, fix) = match error.kind() {
+        ErrorKind::DirectoryNotEmpty => (Class::Usage, format!("--record {shown}/host")),
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            (Class::Usage, "--record \"$(mktemp -d)\"".to_owned())
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Class::Host, "--record \"$(mktemp -d)\"".to_owned())
+        }
+        _ => (
+            Class::Internal,
+            format!("df -h {shown}; --record \"$(mktemp -d)\""),
+        ),
+    };
+    Failure {
+        class,
+        message: format!("The host cannot be recorded in {shown}: {error}"),
+        fix: Some(fix),
+    }
+}

@@ -1,0 +1,74 @@
+//! What was asked for, as `plan` sees it.
+
+use prezero_host::Host;
+use prezero_memory::{Plan, PlanWarning};
+
+use super::Case;
+use crate::report::doctor::Finding;
+use crate::report::facts::Region;
+
+pub(super) const NAME: &str = "memory";
+
+/// Nothing where nothing was asked for.
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    match &case.planned {
+        None => Vec::new(),
+        Some(Ok(plan)) => fits(case.host, plan),
+        Some(Err(failure)) => {
+            let failure = crate::failure::Failure {
+                class: failure.class,
+                message: failure.message.clone(),
+                fix: failure.fix.clone(),
+            };
+            vec![Finding::problem(NAME, failure, "prezero plan --help")]
+        }
+    }
+}
+
+fn fits(host: &Host, plan: &Plan) -> Vec<Finding> {
+    let regions: Vec<String> = Region::of(plan).iter().map(Region::describe).collect();
+    let mut found = vec![Finding::ok(NAME, regions.join("; "))];
+    for warning in plan.warnings() {
+        let (message, fix) = match warning {
+            PlanWarning::Ordinary { shortage } => (
+                format!("Using ordinary memory instead of hugepages: {shortage}"),
+                shortage.fix().unwrap_or_else(|| "hugepages=off".to_owned()),
+            ),
+            PlanWarning::ThreadsRaised { planned, .. } => {
+                (warning.to_string(), format!("--threads {planned}"))
+            }
+            PlanWarning::RemoteWorkers { .. } => (warning.to_string(), node_with_cpus(host)),
+            PlanWarning::BoundOnTouch { .. } => (warning.to_string(), "--prealloc".to_owned()),
+            PlanWarning::Unpinned => (
+                warning.to_string(),
+                "sudo mount -t sysfs sysfs /sys".to_owned(),
+            ),
+            _ => (warning.to_string(), "prezero plan --help".to_owned()),
+        };
+        found.push(Finding::warning(NAME, message, fix));
+    }
+    found
+}
+
+/// Where memory is populated by CPUs of its own node.
+fn node_with_cpus(host: &Host) -> String {
+    let mut nodes = host.nodes.iter();
+    let usable = nodes.find(|node| {
+        let has_memory = node.mem_total != Some(0) && host.allowed_nodes.contains(node.id);
+        has_memory && !node.cpus.intersection(&host.allowed_cpus).is_empty()
+    });
+    match usable {
+        Some(node) => format!("host_numa_node={}", node.id),
+        None => "grep Cpus_allowed_list /proc/self/status".to_owned(),
+    }
+}
+
+/// Files that are there and were not understood: a fact is missing.
+pub(super) fn unread_files(host: &Host) -> Vec<Finding> {
+    let problems = host.problems.iter();
+    let found = problems.map(|problem| {
+        let fix = format!("sudo cat {}", problem.path.display());
+        Finding::warning("files", problem.to_string(), fix)
+    });
+    found.collect()
+}
