@@ -6,4 +6,5 @@ mod command;
 mod document;
 mod hosts;
 mod limits;
+mod readme;
 mod same_as_run;
