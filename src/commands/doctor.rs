@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use prezero_host::Host;
 use prezero_memory::{Class, Plan, Prealloc, Request, plan};
 
-use super::request::request;
+use super::request::{check_root, request};
 use crate::cli::DoctorArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -64,13 +64,7 @@ impl Case<'_> {
 
 fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
-    if !args.root.is_dir() {
-        return Err(Failure {
-            class: Class::Usage,
-            message: format!("There is no recorded host at {}", args.root.display()),
-            fix: Some("prezero doctor --record DIR".to_owned()),
-        });
-    }
+    check_root(&args.root)?;
     if let Some(dir) = &args.record {
         report.recorded = Host::record(&args.root, dir).map_err(|error| unrecorded(dir, &error))?;
     }

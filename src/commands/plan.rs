@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use prezero_host::Host;
 use prezero_memory::plan;
 
-use super::request::request;
+use super::request::{check_root, request};
 use crate::cli::PlanArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -28,6 +28,7 @@ pub(crate) fn main(args: &PlanArgs) -> ExitCode {
 fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
     report.request = Some((&request).into());
+    check_root(&args.root)?;
     let host = Host::read(&args.root);
     report.set_host(&host);
     report.set_plan(&plan(&host, &request)?);

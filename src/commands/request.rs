@@ -1,8 +1,8 @@
 //! From the command line to a request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use prezero_memory::{MemorySpec, Request};
+use prezero_memory::{Class, MemorySpec, Request};
 
 use crate::cli::{MemoryArgs, PopulateArgs};
 use crate::failure::Failure;
@@ -24,4 +24,16 @@ pub(crate) fn request(memory: &MemoryArgs, populate: &PopulateArgs) -> Result<Re
 
 fn resolved(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
+}
+
+/// Whether there is a host below `root`: this one, or a recorded one.
+pub(crate) fn check_root(root: &Path) -> Result<(), Failure> {
+    if root.join("proc").is_dir() {
+        return Ok(());
+    }
+    Err(Failure {
+        class: Class::Usage,
+        message: format!("There is no recorded host at {}", root.display()),
+        fix: Some("prezero doctor --record DIR".to_owned()),
+    })
 }

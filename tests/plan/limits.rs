@@ -17,16 +17,21 @@ fn a_plan_maps_and_opens_next_to_nothing() {
     let all = finish(prezero(&format!("plan {args}")))
         .exits_with(0)
         .json();
-    for setup in [
-        "ulimit -v 200000;",
-        "ulimit -n 8;",
-        "ulimit -f 0;",
-        "ulimit -u 1;",
-    ] {
+    for setup in ["ulimit -n 8;", "ulimit -f 0;", "ulimit -u 1;"] {
         // Results of a pipe are no file, so a limit of none is no matter.
         let ran = plan_after(setup, args).exits_with(0);
         assert_eq!(ran.json()["slots"], all["slots"], "{setup}");
     }
+}
+
+#[test]
+fn a_limit_on_address_space_is_seen_before_a_run_meets_it() {
+    let args = "--memory size=64G,hugepages=off --json";
+    let report = plan_after("ulimit -v 200000;", args).exits_with(3).json();
+    let (class, message, fix) = error_of(&report);
+    assert_eq!(class, "shortage");
+    assert!(message.contains("RLIMIT_AS"), "{message}");
+    assert!(fix.is_some_and(|fix| fix.contains("ulimit -v")));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A flag that stops work. Clones share it; setting it is safe in a signal handler.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +64,8 @@ pub struct Stall {
     pub seconds: u64,
     /// How far each node is.
     pub nodes: Vec<NodeProgress>,
-    /// Whether the work was told to stop, by cancel or deadline, and does not.
-    pub stopping: bool,
+    /// For how long the work has been told to stop, by cancel or deadline, if it has.
+    pub stopping: Option<Duration>,
 }
 
 /// Told about a stall. A call that the kernel does not return from can only be ended with the

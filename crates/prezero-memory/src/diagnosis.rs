@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use prezero_host::{Host, PageSize};
+use prezero_host::{Host, LimitKind as LimitKindOfHost, PageSize};
 
 use crate::limits::{self, LimitHit, LimitKind};
 use crate::plan::{Available, Extent, Shortage};
@@ -28,7 +28,8 @@ pub(crate) fn of_mapping(host: &Host, extent: &Extent, dir: Option<&Path>) -> Op
         let short = available.short(page, node, needed.pages(), free, None);
         return Some(Cause::Short(short));
     }
-    let hit = limits::of_hugepages(host, page, needed.bytes());
+    // Faulting is not refused before it is tried, so only reservations can be the cause.
+    let hit = limits::of_hugepages(host, page, needed.bytes(), &[LimitKindOfHost::Reservation]);
     hit.or_else(|| of_mount(dir?, needed.bytes()))
         .map(Cause::Limit)
 }
@@ -44,8 +45,9 @@ fn of_mount(dir: &Path, needed: u64) -> Option<LimitHit> {
     })
 }
 
-/// Why no more pages of `page` could be faulted in, on a host read after it failed. The pages were
-/// reserved, so what is left is a limit with no room for another page.
+/// Why no more pages of `page` could be faulted in, on a host read after it failed: a limit on what is
+/// in use with no room for another page.
 pub(crate) fn of_fault(host: &Host, page: PageSize) -> Option<LimitHit> {
-    limits::of_hugepages(host, page, page.bytes())
+    limits::of_hugepages(host, page, page.bytes(), &[LimitKindOfHost::Usage])
+        .or_else(|| limits::of_accounted(host, page.bytes()))
 }

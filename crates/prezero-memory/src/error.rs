@@ -168,7 +168,8 @@ impl ReserveError {
                     | libc::ENOSYS
                     | libc::EINVAL
                     | libc::EROFS
-                    | libc::EMEDIUMTYPE,
+                    | libc::EMEDIUMTYPE
+                    | libc::EOPNOTSUPP,
                 ) => Class::Host,
                 _ => Class::Internal,
             },
@@ -181,10 +182,15 @@ impl ReserveError {
         Some(match self {
             Self::Limit(hit) => hit.fix(),
             Self::Short { shortage, .. } => shortage.fix(),
-            Self::Create { dir, user, source } => match source.kind() {
-                io::ErrorKind::NotFound => format!("mkdir {}", dir.display()),
-                _ => format!(
+            Self::Create { dir, user, source } => match source.raw_os_error() {
+                Some(libc::ENOENT) => format!("mkdir {}", dir.display()),
+                Some(libc::EACCES | libc::EPERM) => format!(
                     "leave path out: a memfd needs no mount; or: sudo chown {user} {}",
+                    dir.display()
+                ),
+                Some(libc::EMFILE | libc::ENFILE) => "ulimit -n 1024".to_owned(),
+                _ => format!(
+                    "leave path out: a memfd needs no mount; or see what is there: findmnt -T {}",
                     dir.display()
                 ),
             },

@@ -23,6 +23,8 @@ pub enum LimitKind {
     Mount,
     /// The process's file size limit (`RLIMIT_FSIZE`), which holds for memfds too.
     FileSize,
+    /// The process's address space limit (`RLIMIT_AS`).
+    AddressSpace,
 }
 
 /// A limit that is too low.
@@ -59,6 +61,7 @@ impl LimitHit {
                 "leave path out: a memfd needs no mount; or umount {file} and mount it with size={wanted}"
             ),
             LimitKind::FileSize => "ulimit -f unlimited".to_owned(),
+            LimitKind::AddressSpace => "a smaller size=, or ulimit -v unlimited".to_owned(),
             _ => format!("echo {wanted} | sudo tee {file}"),
         }
     }
@@ -72,6 +75,7 @@ impl fmt::Display for LimitHit {
             LimitKind::Memory => "The cgroup limit on memory",
             LimitKind::Mount => "The size limit of the mount",
             LimitKind::FileSize => "The file size limit (RLIMIT_FSIZE)",
+            LimitKind::AddressSpace => "The address space limit (RLIMIT_AS)",
         };
         write!(
             f,
@@ -98,21 +102,28 @@ fn hit(limit: &prezero_host::HugetlbLimit, needed: u64) -> LimitHit {
     }
 }
 
-/// The tightest limit that `needed` more bytes of `page` pages would exceed.
-pub(crate) fn of_hugepages(host: &Host, page: PageSize, needed: u64) -> Option<LimitHit> {
-    let limits = host
-        .hugetlb_limits
-        .iter()
-        .filter(|limit| limit.page_size == page);
-    let tightest = limits.min_by_key(|limit| limit.remaining());
-    if let Some(limit) = tightest.filter(|limit| limit.remaining() < needed) {
-        return Some(hit(limit, needed));
-    }
-    let accounted = host
-        .memory_limits
-        .iter()
-        .filter(|limit| limit.counts_hugetlb);
-    memory(accounted, needed)
+/// The tightest cgroup limit of these kinds that `needed` more bytes of `page` pages would exceed.
+pub(crate) fn of_hugepages(
+    host: &Host,
+    page: PageSize,
+    needed: u64,
+    kinds: &[HostLimitKind],
+) -> Option<LimitHit> {
+    let limits = host.hugetlb_limits.iter();
+    let limits = limits.filter(|limit| limit.page_size == page && kinds.contains(&limit.kind));
+    let tightest = limits.min_by_key(|limit| limit.remaining())?;
+    (tightest.remaining() < needed).then(|| hit(tightest, needed))
+}
+
+/// The tightest memory limit under which hugepages count too and that `needed` more bytes of them
+/// would exceed.
+pub(crate) fn of_accounted(host: &Host, needed: u64) -> Option<LimitHit> {
+    memory(
+        host.memory_limits
+            .iter()
+            .filter(|limit| limit.counts_hugetlb),
+        needed,
+    )
 }
 
 /// The tightest memory limit that `needed` more bytes of ordinary memory would exceed.

@@ -149,7 +149,8 @@ pub(crate) fn hugetlbfs_file(dir: &Path, page: PageSize, len: u64) -> io::Result
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(libc::O_TMPFILE)
+        // Exclusive: nobody can give it a name later.
+        .custom_flags(libc::O_TMPFILE | libc::O_EXCL)
         .mode(0o600)
         .open(dir)?;
     let mount = statfs(file.as_fd())?;

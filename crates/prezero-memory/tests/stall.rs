@@ -85,7 +85,10 @@ fn a_stall_is_told_every_second_and_whether_it_was_to_stop() {
         };
         assert_eq!((node.node, node.done, node.total), (0, 0, BYTES));
     }
-    let stopping: Vec<bool> = stalls.iter().map(|stall| stall.stopping).collect();
+    let stopping: Vec<bool> = stalls
+        .iter()
+        .map(|stall| stall.stopping.is_some())
+        .collect();
     assert!(
         !stopping[0] && stopping[1..].iter().all(|stopping| *stopping),
         "{stopping:?}"
@@ -106,7 +109,7 @@ fn a_deadline_during_a_stall_is_one_to_stop_for() {
         return;
     };
     assert!(
-        matches!(&stalls[..], [stall] if stall.stopping && stall.seconds >= 2),
+        matches!(&stalls[..], [stall] if stall.stopping.is_some() && stall.seconds >= 2),
         "{stalls:?}"
     );
     let PopulateError::Stopped { by, elapsed, .. } = &error else {

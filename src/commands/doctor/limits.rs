@@ -46,7 +46,8 @@ pub(super) fn cgroups(case: &Case<'_>) -> Vec<Finding> {
             "memory",
             &limit.file,
             limit.limit,
-            limit.usage,
+            // Page cache is taken back before anything is refused.
+            limit.usage.saturating_sub(limit.page_cache),
             free,
             wanted,
         ));

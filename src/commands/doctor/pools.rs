@@ -26,6 +26,11 @@ pub(super) fn pools(case: &Case<'_>) -> Vec<Finding> {
             .host
             .default_hugepage_size
             .unwrap_or(pools[0].page_size);
+        // No more than the host has memory for.
+        let wanted = case
+            .host
+            .mem_available
+            .map_or(wanted, |free| wanted.min(free / 2));
         let pages = wanted.div_ceil(default.bytes());
         let kib = default.bytes() / 1024;
         let sizes: Vec<String> = pools

@@ -1,5 +1,6 @@
 //! The steps of a run: plan, reserve, populate, register, load, boot.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process;
 use std::time::Duration;
@@ -22,8 +23,8 @@ use crate::report::run::{Guest, PlacementFacts, Report, Stopwatch, nanoseconds};
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long populating may stand still before the user is told, in seconds.
 const STALL_TOLD: u64 = 10;
-/// How long it may go on after it was told to stop, in seconds, before the process ends itself.
-const STALL_ENDED: u64 = 3;
+/// How long it may go on after it was told to stop before the process ends itself.
+const STALL_ENDED: Duration = Duration::from_secs(3);
 
 /// Guest RAM that KVM knows.
 pub(crate) type VmRam = GuestRam<Registered<Vm>>;
@@ -174,7 +175,8 @@ impl Machine<'_> {
             }
         };
         let (report, json) = (&*self.report, self.args.json);
-        let stalled = |stall: &Stall| on_stall(stall, report, json);
+        let told = Cell::new(false);
+        let stalled = |stall: &Stall| on_stall(stall, &told, report, json);
         let control = Control {
             progress: Some(&progress),
             stalled: Some(&stalled),
@@ -244,26 +246,32 @@ impl Machine<'_> {
 
 /// Tells the user that populating stands still, and ends the process if it was told to stop and the
 /// kernel does not return: nothing else ends a call that the kernel retries for ever.
-fn on_stall(stall: &Stall, report: &Report, json: bool) {
+fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
     let far = stall.nodes.iter().map(|node| {
         let (done, total) = (ByteSize(node.done), ByteSize(node.total));
         format!("{done} of {total} on node {}", node.node)
     });
     let far = far.collect::<Vec<_>>().join(", ");
     let seconds = stall.seconds;
-    if stall.stopping && seconds >= STALL_ENDED {
+    if stall.stopping.is_some_and(|told| told >= STALL_ENDED) {
         let failure = Failure {
             class: Class::Stopped,
             message: format!(
                 "Stopped while the kernel did not return from populating for {seconds} s, with {far}"
             ),
-            fix: Some("sudo dmesg | tail; cat /proc/pressure/memory".to_owned()),
+            fix: Some(match report.grown.is_empty() {
+                true => "sudo dmesg | tail; cat /proc/pressure/memory".to_owned(),
+                // Nothing is given back from here: the pages are still mapped.
+                false => {
+                    "prezero doctor shows what --reserve added and how to take it out".to_owned()
+                }
+            }),
         };
         let code = crate::failure::exit_code(failure.class);
         let _ = finish(&mut report.clone(), Err(failure), json);
         process::exit(code.into());
     }
-    if seconds == STALL_TOLD {
+    if seconds >= STALL_TOLD && !told.replace(true) {
         output::warn(&format!("No page was populated for {seconds} s: {far}"));
     }
 }

@@ -1,6 +1,7 @@
 //! What killed processes have left in the pools.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -134,31 +135,29 @@ fn left(balance: &Balance) -> Vec<LeftPages> {
 }
 
 impl Leftover {
-    /// Commands for a shell, one a line, that give the pages back and remove the journal. They hold
-    /// the lock that growing holds. Where [`LeftPages::at_most`] is set, they take the pool no lower
-    /// than it was before.
+    /// What a shell is to run to give the pages back and remove the journal: one command that holds the
+    /// lock that growing holds, and that does nothing a second time. Where [`LeftPages::at_most`] is set
+    /// it takes the pool no lower than it was before.
     #[must_use]
     pub fn fix(&self) -> String {
         let kernel = Sysfs::new(Path::new("/"));
         let lock = self.journal.with_file_name(lock::NAME);
         let (lock, journal) = (quoted(&lock), quoted(&self.journal));
-        let mut commands: Vec<String> = Vec::new();
+        if self.pools.is_empty() {
+            return format!("cat {journal}\nsudo rm {journal}");
+        }
+        let mut script = "test -e \"$0\"".to_owned();
         for left in &self.pools {
             let dir = kernel.pool(left.page, left.node);
             let (pages, floor) = (left.pages, left.floor);
             // nr_hugepages shows surplus pages too, but is written without them.
-            let script = format!(
-                "cd {} && n=$(($(cat nr_hugepages) - $(cat surplus_hugepages))) && m=$((n - {pages})) && echo $((m > {floor} ? m : n < {floor} ? n : {floor})) > nr_hugepages",
+            let _ = write!(
+                script,
+                " && (cd {} && n=$(($(cat nr_hugepages) - $(cat surplus_hugepages))) && m=$((n - {pages})) && echo $((m > {floor} ? m : n < {floor} ? n : {floor})) > nr_hugepages)",
                 dir.display()
             );
-            let note = if left.at_most { " # at most" } else { "" };
-            commands.push(format!("sudo flock {lock} sh -c '{script}'{note}"));
         }
-        if commands.is_empty() {
-            commands.push(format!("cat {journal}"));
-        }
-        commands.push(format!("sudo rm {journal}"));
-        commands.join("\n")
+        format!("sudo flock {lock} sh -c '{script} && rm \"$0\"' {journal}")
     }
 }
 

@@ -125,10 +125,13 @@ fn add(
     let host = kernel.facts();
     let mut added = Vec::new();
     for (node, after) in persistent(&host, want.page) {
+        if want.node.is_some_and(|wanted| wanted != node) {
+            continue;
+        }
         // What an operator adds meanwhile is not ours: no more than was asked for.
         let pages = after.saturating_sub(on(&before, node)).min(most);
         most -= pages;
-        if pages > 0 && want.node.is_none_or(|wanted| wanted == node) {
+        if pages > 0 {
             added.push((node, signed(pages)));
         }
     }

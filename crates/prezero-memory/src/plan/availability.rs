@@ -97,7 +97,20 @@ impl<'a> Available<'a> {
 
     /// Hugepages of one node: free there, and available on the host.
     pub(crate) fn pages_on(&self, page: PageSize, node: u32) -> u64 {
+        // A host of one node can add surplus pages to it.
+        if self.host.nodes.len() <= 1 {
+            return self.pages(page);
+        }
         self.free_on(page, node).min(self.pages(page))
+    }
+
+    /// Bytes of all hugepages taken so far.
+    fn huge_bytes(&self) -> u64 {
+        let bytes = self
+            .used
+            .iter()
+            .map(|((page, _), pages)| pages.saturating_mul(page.bytes()));
+        bytes.fold(0, u64::saturating_add)
     }
 
     fn used(&self, page: PageSize) -> u64 {
@@ -146,10 +159,9 @@ impl<'a> Available<'a> {
             }
         }
         let needed = self.used_ordinary.saturating_add(bytes);
-        match limits::of_memory(self.host, needed) {
-            Some(hit) => Err(PlanError::Limit(hit)),
-            None => Ok(()),
-        }
+        let hit = limits::of_memory(self.host, needed)
+            .or_else(|| limits::of_accounted(self.host, self.huge_bytes().saturating_add(needed)));
+        hit.map_or(Ok(()), |hit| Err(PlanError::Limit(hit)))
     }
 
     /// The size of `mount`, if `bytes` more exceed it. What others have on it only the kernel knows.
@@ -169,7 +181,15 @@ impl<'a> Available<'a> {
     /// The limit that `pages` more hugepages would exceed, if any.
     pub(crate) fn limit(&self, page: PageSize, pages: u64) -> Option<LimitHit> {
         let needed = (self.used(page).saturating_add(pages)).checked_mul(page.bytes())?;
-        limits::of_hugepages(self.host, page, needed)
+        let kinds = [
+            prezero_host::LimitKind::Usage,
+            prezero_host::LimitKind::Reservation,
+        ];
+        limits::of_hugepages(self.host, page, needed, &kinds).or_else(|| {
+            let more = pages.checked_mul(page.bytes())?;
+            let all = self.huge_bytes().saturating_add(self.used_ordinary);
+            limits::of_accounted(self.host, all.saturating_add(more))
+        })
     }
 
     pub(crate) fn short(

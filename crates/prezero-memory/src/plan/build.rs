@@ -5,7 +5,7 @@ use prezero_host::{Host, PageSize};
 use super::availability::Available;
 use super::pages::PageChoice;
 use super::workers::{NodeWork, plan_workers};
-use super::{Backing, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
+use super::{Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
 use crate::layout::Layout;
 use crate::limits::{LimitHit, LimitKind};
 use crate::size::PageBytes;
@@ -76,6 +76,16 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
         workers: Vec::new(),
         warnings: Vec::new(),
     };
+    let all = plan.bytes;
+    if let Some(limit) = host.limits.address_space.filter(|limit| all > *limit) {
+        return Err(PlanError::Limit(LimitHit {
+            what: LimitKind::AddressSpace,
+            file: "/proc/self/limits".into(),
+            limit,
+            usage: 0,
+            needed: all,
+        }));
+    }
     if let Some(hit) = file_size_limit(host, &plan) {
         return without_large_files(host, request, hit);
     }
@@ -116,7 +126,8 @@ fn without_large_files(host: &Host, request: &Request, hit: LimitHit) -> Result<
         zone.hugepage_size = None;
         zone.path = None;
     }
-    let mut plan = plan(host, &request)?;
+    let planned = plan(host, &request);
+    let mut plan = planned.map_err(|error| error.after(Some(PlanError::Limit(hit.clone()))))?;
     let error = Box::new(PlanError::Limit(hit));
     plan.warnings
         .insert(0, PlanWarning::Ordinary { shortage: error });
@@ -267,8 +278,9 @@ fn warnings(
     if plan.prealloc == Prealloc::Off {
         let bound = plan
             .extents()
-            .filter(|extent| extent.bound() && extent.backing() == Backing::Memfd);
+            .filter(|extent| extent.bound() && extent.backing().is_hugetlb());
         let mut nodes: Vec<u32> = bound.map(Extent::node).collect();
+        nodes.sort_unstable();
         nodes.dedup();
         warnings.extend(
             nodes

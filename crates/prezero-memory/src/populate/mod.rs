@@ -249,7 +249,13 @@ impl<'a> Job<'a> {
         // Allocated before the work gets far, and not again: a heap that grows wants the mmap lock.
         let mut nodes = self.far();
         let mut pulse = Pulse::new();
+        let mut stopping: Option<Duration> = None;
         loop {
+            // Counted in turns, so that a process that was stopped itself (SIGSTOP) is not late.
+            match control.stopped_by() {
+                Some(_) => stopping = Some(stopping.unwrap_or_default() + PROGRESS_INTERVAL),
+                None => stopping = None,
+            }
             let left = control
                 .deadline
                 .map(|at| at.saturating_duration_since(Instant::now()));
@@ -274,7 +280,7 @@ impl<'a> Job<'a> {
                 stalled(&Stall {
                     seconds,
                     nodes: nodes.clone(),
-                    stopping: self.stopping(),
+                    stopping,
                 });
             }
         }
