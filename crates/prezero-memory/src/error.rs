@@ -159,7 +159,11 @@ impl ReserveError {
         match self {
             Self::Limit(_) | Self::Short { .. } => Class::Shortage,
             Self::Bind { .. } => Class::Host,
-            Self::Create { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::Usage,
+            Self::Create { source, .. }
+                if matches!(source.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) =>
+            {
+                Class::Usage
+            }
             Self::Create { source, .. } | Self::Map { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOSPC) => Class::Shortage,
                 Some(
@@ -184,6 +188,10 @@ impl ReserveError {
             Self::Short { shortage, .. } => shortage.fix(),
             Self::Create { dir, user, source } => match source.raw_os_error() {
                 Some(libc::ENOENT) => format!("mkdir {}", dir.display()),
+                Some(libc::ENOTDIR) => match dir.parent() {
+                    Some(parent) => format!("path={}", parent.display()),
+                    None => return None,
+                },
                 Some(libc::EACCES | libc::EPERM) => format!(
                     "leave path out: a memfd needs no mount; or: sudo chown {user} {}",
                     dir.display()

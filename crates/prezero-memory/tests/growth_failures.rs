@@ -8,7 +8,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use growths::{PAGE, State, child, counters, more, pool, root_with, state_of_child, type_in};
+use growths::{
+    PAGE, State, child, counters, more, operator, pool, root_with, state_of_child, type_in,
+};
 use prezero_memory::{Class, Control, GrowError, Growth, LeftPages, PoolNeed, leftovers};
 use prezero_testkit::{MachineLock, skip};
 
@@ -233,4 +235,59 @@ fn a_process_that_is_killed_while_it_gives_back_leaves_at_most_its_share() {
     );
     let fix = found[0].fix();
     assert!(fix.contains("m=$((n - 10))"), "{fix}");
+}
+
+#[test]
+fn what_a_process_killed_in_the_middle_added_is_settled_by_the_next_growth() {
+    let Some((guard, before)) = pool(PAGE) else {
+        return;
+    };
+    let state = State::new();
+    fs::create_dir(state.dir()).expect("created");
+    // It wanted 16 pages, and was killed when it had 10; nobody has the journal locked.
+    let from = before.total - before.surplus;
+    let journal = format!("prezero growth 1\nintend 2097152 any +16 from {from}\ndone 20");
+    fs::write(state.dir().join("growth-1-0"), journal).expect("written");
+    operator(10);
+    let mut growth = state.grow(&[more(PAGE, 3)]).expect("six MiB");
+    growth.settled();
+    let found = leftovers(&state.dir()).expect("readable");
+    let [leftover] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let expected = LeftPages {
+        page: PAGE,
+        node: None,
+        pages: 10,
+        at_most: false,
+        floor: 0,
+    };
+    assert_eq!(leftover.pools, [expected]);
+    // The pool has changed since, and the right pages are taken out all the same, once.
+    operator(2);
+    for _ in 0..2 {
+        type_in_anyhow(&leftover.fix());
+        assert_eq!(guard.counters().total, before.total + 3 + 2);
+    }
+    operator(-2);
+    drop(growth);
+    assert_eq!(guard.counters(), before);
+}
+
+/// A second time there is nothing to do, which `test` says with a code of its own.
+fn type_in_anyhow(fix: &str) {
+    let typed = Command::new("sh")
+        .args(["-c", &fix.replace("sudo ", "")])
+        .status();
+    typed.expect("sh starts");
+}
+
+#[test]
+fn what_is_no_plain_file_is_no_journal() {
+    let state = State::new();
+    fs::create_dir_all(state.dir().join("growth-1-0")).expect("created");
+    let valid = "prezero growth 1\nintend 2097152 0 +3 from 0\ndone 2097152 0=+3\n";
+    fs::write(state.dir().join("growth-2-0"), valid).expect("written");
+    let found = leftovers(&state.dir()).expect("readable");
+    assert_eq!(found.iter().map(|left| left.pid).collect::<Vec<_>>(), [2]);
 }

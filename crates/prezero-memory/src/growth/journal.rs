@@ -31,7 +31,7 @@ const PREFIX: &str = "growth-";
 /// The pages that a growth has added and not given back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Balance {
-    shares: BTreeMap<(PageSize, u32), u64>,
+    shares: BTreeMap<(PageSize, Option<u32>), u64>,
     /// Announced changes of which nothing more is known.
     pub(super) pending: Vec<Pending>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Pending {
 
 impl Balance {
     /// Page size, node and pages, where there are any.
-    pub(super) fn shares(&self) -> Vec<(PageSize, u32, u64)> {
+    pub(super) fn shares(&self) -> Vec<(PageSize, Option<u32>, u64)> {
         let shares = self.shares.iter().filter(|(_, pages)| **pages > 0);
         shares
             .map(|((page, node), pages)| (*page, *node, *pages))
@@ -59,7 +59,7 @@ impl Balance {
         self.pending.push(change);
     }
 
-    fn done(&mut self, page: PageSize, nodes: &[(u32, i64)]) {
+    fn done(&mut self, page: PageSize, nodes: &[(Option<u32>, i64)]) {
         self.pending.pop();
         for (node, pages) in nodes {
             let share = self.shares.entry((page, *node)).or_default();
@@ -108,7 +108,11 @@ impl Balance {
             "done" => {
                 let change = |word: &str| {
                     let (node, pages) = word.split_once('=')?;
-                    Some((node.parse().ok()?, pages.parse().ok()?))
+                    let node = match node {
+                        "any" => None,
+                        id => Some(id.parse().ok()?),
+                    };
+                    Some((node, pages.parse().ok()?))
                 };
                 let nodes: Vec<_> = words.map(change).collect::<Option<_>>()?;
                 self.done(page, &nodes);
@@ -179,7 +183,11 @@ impl Journal {
 
     /// What came of the last change announced.
     pub(super) fn done(&mut self, page: PageSize, nodes: &[(u32, i64)]) -> Result<(), GrowError> {
-        self.balance.done(page, nodes);
+        let on: Vec<_> = nodes
+            .iter()
+            .map(|(node, pages)| (Some(*node), *pages))
+            .collect();
+        self.balance.done(page, &on);
         let mut line = format!("done {}", page.bytes());
         for (node, pages) in nodes {
             let _ = write!(line, " {node}={pages:+}");

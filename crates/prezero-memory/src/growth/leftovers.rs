@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use prezero_host::PageSize;
 
 use super::journal::{Balance, pid_in};
-use super::kernel::Sysfs;
+use super::kernel::{Kernel, Sysfs, persistent};
 use super::lock;
 
 /// Far above what a growth writes.
@@ -61,11 +61,62 @@ pub fn leftovers(state_dir: &Path) -> io::Result<Vec<Leftover>> {
     for entry in entries {
         let entry = entry?;
         if let Some(pid) = entry.file_name().to_str().and_then(pid_in) {
-            found.extend(leftover(entry.path(), pid)?);
+            // A growth makes plain files; opening a FIFO would wait for its writer.
+            if entry.file_type()?.is_file() {
+                found.extend(leftover(entry.path(), pid)?);
+            }
         }
     }
-    found.sort_by(|a, b| a.journal.cmp(&b.journal));
+    // What may be fewer stops at what the pool had then: before known pages are taken out of it.
+    let certain = |left: &Leftover| left.pools.iter().all(|pool| !pool.at_most);
+    let floor = |left: &Leftover| left.pools.iter().map(|pool| pool.floor).max();
+    found.sort_by(|a, b| {
+        let order = certain(a).cmp(&certain(b)).then(floor(b).cmp(&floor(a)));
+        order.then(a.journal.cmp(&b.journal))
+    });
     Ok(found)
+}
+
+/// Says in the journals what came of changes whose growth was killed before it could: the caller
+/// has the host's lock, without which nobody changes the pools through prezero, so the pools still
+/// tell. Later their size means something else. Best effort.
+pub(super) fn settle(state_dir: &Path, kernel: &dyn Kernel) {
+    for entry in fs::read_dir(state_dir).into_iter().flatten().flatten() {
+        let is_journal = entry.file_name().to_str().and_then(pid_in).is_some();
+        if is_journal && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            let _ = settle_one(&entry.path(), kernel);
+        }
+    }
+}
+
+fn settle_one(path: &Path, kernel: &dyn Kernel) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+    // A living process says itself what came of it.
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    (&mut file).take(LONGEST).read_to_string(&mut text)?;
+    let pending = Balance::parse(&text).and_then(|balance| balance.pending.last().copied());
+    let Some(change) = pending else {
+        return Ok(());
+    };
+    let now: u64 = persistent(&kernel.facts(), change.page)
+        .into_iter()
+        .filter(|(node, _)| change.node.is_none_or(|wanted| wanted == *node))
+        .map(|(_, pages)| pages)
+        .sum();
+    let moved = now.cast_signed().saturating_sub(change.from.cast_signed());
+    let pages = moved.clamp(change.pages.min(0), change.pages.max(0));
+    let node = change
+        .node
+        .map_or("any".to_owned(), |node| node.to_string());
+    // In place of a line that was cut short.
+    let complete = text.rfind('\n').map_or(0, |end| end as u64 + 1);
+    file.set_len(complete)?;
+    file.seek(SeekFrom::Start(complete))?;
+    file.write_all(format!("done {} {node}={pages:+}\n", change.page.bytes()).as_bytes())?;
+    Ok(())
 }
 
 fn leftover(journal: PathBuf, pid: u32) -> io::Result<Option<Leftover>> {
@@ -106,14 +157,14 @@ fn leftover(journal: PathBuf, pid: u32) -> io::Result<Option<Leftover>> {
 fn left(balance: &Balance) -> Vec<LeftPages> {
     let being_given_back = |page, node| {
         let mut pending = balance.pending.iter();
-        pending.find(|change| (change.page, change.node) == (page, Some(node)) && change.pages < 0)
+        pending.find(|change| (change.page, change.node) == (page, node) && change.pages < 0)
     };
     let known = balance
         .shares()
         .into_iter()
         .map(|(page, node, pages)| LeftPages {
             page,
-            node: Some(node),
+            node,
             pages,
             at_most: being_given_back(page, node).is_some(),
             floor: being_given_back(page, node)
@@ -131,7 +182,8 @@ fn left(balance: &Balance) -> Vec<LeftPages> {
             floor: change.from,
         })
     });
-    known.chain(announced).collect()
+    // In this order for the same reason.
+    announced.chain(known).collect()
 }
 
 impl Leftover {
@@ -214,13 +266,14 @@ mod tests {
             pools(&format!("{added}intend 2097152 1 -14 from 512\n")),
             [at_most]
         );
+        // What may be fewer comes first: it stops at what the pool had then.
         let two = [
-            ADDED,
             LeftPages {
                 pages: 3,
                 floor: 512,
                 ..at_most
             },
+            ADDED,
         ];
         assert_eq!(
             pools(&format!("{added}intend 2097152 1 +3 from 512\n")),

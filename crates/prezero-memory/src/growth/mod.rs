@@ -119,6 +119,9 @@ impl Growth {
             lock: None,
         };
         let locked = HostLock::acquire(state_dir, PATIENCE, control);
+        if locked.is_ok() {
+            leftovers::settle(state_dir, &kernel);
+        }
         let host = kernel.facts();
         let missing = missing::missing(&host, needs)?;
         let commands = || {
@@ -179,6 +182,7 @@ impl Growth {
                 PATIENCE_TO_GIVE_BACK,
                 &control,
             )?);
+            leftovers::settle(&self.state_dir, &self.kernel);
         }
         raise::lower(&self.kernel, &mut journal)?;
         journal.remove()

@@ -152,7 +152,10 @@ fn on(nodes: &[(u32, u64)], id: u32) -> u64 {
 pub(super) fn lower(kernel: &dyn Kernel, journal: &mut Journal) -> Result<(), GrowError> {
     let mut result = Ok(());
     for (page, node, pages) in journal.balance().shares() {
-        result = result.and(give_back(kernel, page, node, pages, journal));
+        // Only a dead growth's journal is without the node.
+        if let Some(node) = node {
+            result = result.and(give_back(kernel, page, node, pages, journal));
+        }
     }
     result
 }

@@ -35,10 +35,10 @@ fn written(dir: &Path) -> Journal {
 fn what_is_read_is_what_was_written() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let journal = written(dir.path());
-    assert_eq!(journal.balance.shares(), [(PAGE, 1, 14)]);
+    assert_eq!(journal.balance.shares(), [(PAGE, Some(1), 14)]);
     assert_eq!(
         Balance::parse(&text(&journal)).expect("a journal").shares(),
-        [(PAGE, 1, 14)]
+        [(PAGE, Some(1), 14)]
     );
     assert_eq!(journal.balance.pending, []);
 }
@@ -56,9 +56,9 @@ fn cut_off_anywhere_it_says_at_least_what_was_added() {
             let left = if done("done 2097152 0=-16") {
                 vec![]
             } else {
-                vec![(PAGE, 0, 16)]
+                vec![(PAGE, Some(0), 16)]
             };
-            shares = [left, vec![(PAGE, 1, 14)]].concat();
+            shares = [left, vec![(PAGE, Some(1), 14)]].concat();
         }
         assert_eq!(balance.shares(), shares, "{end}");
         let pending = announced(

@@ -59,7 +59,7 @@ fn pages_go_back_to_the_nodes_they_came_from() {
     assert_eq!(kernel.sizes(), [17, 43], "node 1 has no more");
     assert_eq!(
         run.journal.balance().shares(),
-        [(PAGE, 0, 12), (PAGE, 1, 3)]
+        [(PAGE, Some(0), 12), (PAGE, Some(1), 3)]
     );
     // An operator moves the pool about meanwhile.
     kernel.set(PAGE, Some(0), 27).expect("ten more");
