@@ -114,6 +114,9 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     }
     found.push(kernel::numa_balancing(case));
     found.extend(memory::check(case));
+    if live {
+        found.extend(memory::paths(case));
+    }
     found
 }
 

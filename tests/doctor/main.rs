@@ -5,6 +5,7 @@ mod exit_codes;
 mod fixtures;
 mod holders;
 mod host;
+mod path;
 mod recording;
 mod sys;
 mod user;
@@ -13,6 +14,9 @@ mod user;
 #[allow(dead_code)]
 #[path = "../run/command.rs"]
 mod command;
+#[allow(dead_code)]
+#[path = "../run/mounts.rs"]
+mod mounts;
 #[allow(dead_code)]
 #[path = "../run/private_dev.rs"]
 mod private_dev;

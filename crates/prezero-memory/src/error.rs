@@ -138,12 +138,16 @@ impl ReserveError {
                     None => other(source),
                 }
             }
-            (MapStep::File, _, Some(dir)) => Self::Create {
-                dir: dir.to_owned(),
-                user: sys::user(),
-                source,
-            },
+            (MapStep::File, _, Some(dir)) => Self::create(dir, source),
             _ => other(source),
+        }
+    }
+
+    pub(crate) fn create(dir: &Path, source: io::Error) -> Self {
+        Self::Create {
+            dir: dir.to_owned(),
+            user: sys::user(),
+            source,
         }
     }
 

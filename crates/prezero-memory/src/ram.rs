@@ -201,6 +201,21 @@ impl GuestRam<Reserved> {
         })
     }
 
+    /// Tries whether the files of a plan can be made in its directories, without taking a page.
+    ///
+    /// # Errors
+    ///
+    /// What [`GuestRam::reserve`] would fail with for its `path=`.
+    pub fn try_paths(plan: &Plan) -> Result<(), ReserveError> {
+        for slot in plan.slots() {
+            if let Some(dir) = slot.dir() {
+                sys::hugetlbfs_file(dir, slot.align(), 0)
+                    .map_err(|source| ReserveError::create(dir, source))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has the workers populate every page.
     ///
     /// # Errors

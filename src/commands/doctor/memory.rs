@@ -1,7 +1,7 @@
 //! What was asked for, as `plan` sees it.
 
 use prezero_host::Host;
-use prezero_memory::{Plan, PlanWarning};
+use prezero_memory::{GuestRam, Plan, PlanWarning};
 
 use super::Case;
 use crate::report::doctor::Finding;
@@ -48,6 +48,21 @@ fn fits(host: &Host, plan: &Plan) -> Vec<Finding> {
         found.push(Finding::warning(NAME, message, fix));
     }
     found
+}
+
+/// Whether the files that were planned can be made, by trying.
+pub(super) fn paths(case: &Case<'_>) -> Vec<Finding> {
+    const NAME: &str = "path";
+    let Some(plan) = case
+        .plan()
+        .filter(|plan| plan.slots().iter().any(|slot| slot.dir().is_some()))
+    else {
+        return Vec::new();
+    };
+    vec![match GuestRam::try_paths(plan) {
+        Ok(()) => Finding::ok(NAME, "Files can be made where path= says"),
+        Err(error) => Finding::problem(NAME, error.into(), "prezero plan --help"),
+    }]
 }
 
 /// Where memory is populated by CPUs of its own node.
