@@ -92,6 +92,19 @@ pub(crate) struct PopulateArgs {
     pub(crate) threads: Option<usize>,
 }
 
+/// Which host is meant; the same for `plan` and `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct HostArgs {
+    /// Judge the host recorded below this directory (prezero doctor --record) instead of this one.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        hide_default_value = true
+    )]
+    pub(crate) root: PathBuf,
+}
+
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN_HELP)]
 pub(crate) struct RunArgs {
@@ -131,14 +144,8 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) populate: PopulateArgs,
 
-    /// Plan for the host recorded below this directory instead of this one.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/",
-        hide_default_value = true
-    )]
-    pub(crate) root: PathBuf,
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
 
     /// Print one JSON document (schema prezero/plan/1) to stdout.
     #[arg(long)]
@@ -168,14 +175,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Judge the host recorded below this directory instead of this one, as far as a recording tells.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/",
-        hide_default_value = true
-    )]
-    pub(crate) root: PathBuf,
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
 
     /// Print one JSON document (schema prezero/doctor/1) to stdout.
     #[arg(long)]

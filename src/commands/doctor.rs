@@ -64,17 +64,18 @@ impl Case<'_> {
 
 fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
-    check_root(&args.root)?;
+    check_root(&args.host.root)?;
     if let Some(dir) = &args.record {
-        report.recorded = Host::record(&args.root, dir).map_err(|error| unrecorded(dir, &error))?;
+        report.recorded =
+            Host::record(&args.host.root, dir).map_err(|error| unrecorded(dir, &error))?;
     }
-    let host = Host::read(&args.root);
+    let host = Host::read(&args.host.root);
     report.host = Some((&host).into());
     report.pools = PoolRow::of(&host);
     let planned = (!request.zones.is_empty()).then(|| plan(&host, &request));
     let case = Case {
         host: &host,
-        root: &args.root,
+        root: &args.host.root,
         prealloc: request.prealloc,
         planned: planned.as_ref().map(|planned| match planned {
             Ok(plan) => Ok(plan),

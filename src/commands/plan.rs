@@ -28,8 +28,8 @@ pub(crate) fn main(args: &PlanArgs) -> ExitCode {
 fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
     report.request = Some((&request).into());
-    check_root(&args.root)?;
-    let host = Host::read(&args.root);
+    check_root(&args.host.root)?;
+    let host = Host::read(&args.host.root);
     report.set_host(&host);
     report.set_plan(&plan(&host, &request)?);
     Ok(())
