@@ -50,9 +50,13 @@
 
 pub mod arch;
 mod clearing;
+#[cfg(doctest)]
+mod compile_fail;
 mod method;
 mod receipts;
 mod span;
+#[cfg(test)]
+mod tests;
 
 pub use clearing::{ChunkError, Clearing};
 pub use method::{Method, MethodError, Stores};

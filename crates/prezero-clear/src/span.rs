@@ -109,13 +109,13 @@ impl<'r> Span<'r> {
     pub fn clear(self, how: &Clearing) -> Incoherent<'r> {
         // Made before the first store, so that however this function is left there is a fence.
         let stores = Incoherent::of(&self);
-        match self.neighbourhood() {
-            None => self.clear_range(0..self.len, how),
-            Some(near) => {
-                self.clear_range(0..near.start, how);
-                self.clear_range(near.end..self.len, how);
-                self.clear_range(near, &Clearing::new(Method::cached()));
-            }
+        for (piece, method) in self.pieces(how) {
+            // SAFETY: a piece is a range of whole lines below `self.len`, and the memory is this span's own.
+            unsafe {
+                method
+                    .kernel()
+                    .clear(self.start.add(piece.start), piece.len())
+            };
         }
         stores
     }
@@ -129,6 +129,19 @@ impl<'r> Span<'r> {
         self
     }
 
+    /// What is cleared by one string instruction or loop, as offsets, and with which method, in that order.
+    pub(crate) fn pieces(&self, how: &Clearing) -> impl Iterator<Item = (Range<usize>, Method)> {
+        let near = self.neighbourhood().unwrap_or(self.len..self.len);
+        let far = [0..near.start, near.end..self.len];
+        let (method, chunk) = (how.method(), how.chunk().unwrap_or(self.len));
+        let far = far.into_iter().flat_map(move |part| {
+            let starts = part.clone().step_by(chunk);
+            starts.map(move |at| (at..part.end.min(at.saturating_add(chunk)), method))
+        });
+        let last = (!near.is_empty()).then(|| (near, Method::cached()));
+        far.chain(last)
+    }
+
     /// The offsets of what is cleared last.
     fn neighbourhood(&self) -> Option<Range<usize>> {
         let used = self.used_next?;
@@ -140,18 +153,6 @@ impl<'r> Span<'r> {
         let first = page.saturating_sub(NEIGHBOURS * PAGE).max(start);
         let last = page.saturating_add((NEIGHBOURS + 1) * PAGE).min(end);
         Some(first - start..last - start)
-    }
-
-    fn clear_range(&self, range: Range<usize>, how: &Clearing) {
-        let kernel = how.method().kernel();
-        let mut at = range.start;
-        while at < range.end {
-            let rest = range.end - at;
-            let len = how.chunk().map_or(rest, |chunk| chunk.min(rest));
-            // SAFETY: offsets are multiples of GRANULE below `self.len`, and the memory is this span's own.
-            unsafe { kernel.clear(self.start.add(at), len) };
-            at += len;
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The clearing loops, each a small type that exists only where its instructions do.
 //!
-//! `new` looks at the CPU, so having one is the proof that [`Kernel`] and [`crate::Method`] carry around. The loops take raw
+//! `new` looks at the CPU, so having one is the proof that [`crate::Method`] carries around. The loops take raw
 //! pointers and leave the fence to the caller; [`crate::Span`] is the safe way to them.
 //!
-//! Another architecture is a directory beside [`x86_64`] and a line in this file: its kernels in the order of
+//! Another architecture is a directory beside `x86_64` and a line in this file: its kernels in the order of
 //! [`crate::Method::NAMES`], its `Cached`, and what they need. On every one there is [`portable`].
 
 pub mod portable;
@@ -109,6 +109,8 @@ kernels!(Cached, Portable);
 ///
 /// On x86-64 that is SFENCE; elsewhere all stores here are ordinary ones, and a sequentially consistent fence orders them.
 pub fn fence() {
+    #[cfg(test)]
+    crate::tests::fences::count();
     #[cfg(target_arch = "x86_64")]
     x86_64::sfence();
     #[cfg(not(target_arch = "x86_64"))]

@@ -65,7 +65,16 @@ impl Avx512Nt {
 /// # Safety
 ///
 /// As [`Avx512Nt::clear`], and the CPU has AVX-512, or it has AVX and the process emulates the store.
-pub(super) unsafe fn clear(ptr: *mut u8, len: usize) {
+pub(crate) unsafe fn clear(ptr: *mut u8, len: usize) {
     // SAFETY: the loop writes whole lines from `ptr` on and ends with the caller's memory.
     unsafe { clear_lines!("vmovntdq zmmword ptr [rax], zmm0", ptr, len) };
+}
+
+/// # Safety
+///
+/// As [`clear`], where the process emulates 0F 0B 7D 48 E7 00, an undefined instruction of the same length.
+#[cfg(test)]
+pub(crate) unsafe fn clear_with_stand_in(ptr: *mut u8, len: usize) {
+    // SAFETY: as in `clear`.
+    unsafe { clear_lines!(".byte 0x0f, 0x0b, 0x7d, 0x48, 0xe7, 0x00", ptr, len) };
 }

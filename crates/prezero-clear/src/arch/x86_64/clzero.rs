@@ -77,7 +77,16 @@ impl Clzero {
 /// # Safety
 ///
 /// As [`Clzero::clear`], and the CPU has CLZERO or the process emulates it.
-pub(super) unsafe fn clear(ptr: *mut u8, len: usize) {
+pub(crate) unsafe fn clear(ptr: *mut u8, len: usize) {
     // SAFETY: the loop clears whole lines from `ptr` on and ends with the caller's memory.
     unsafe { clear_lines!(".byte 0x0f, 0x01, 0xfc", ptr, len) };
+}
+
+/// # Safety
+///
+/// As [`clear`], where the process emulates 0F 0B FC, an undefined instruction of the same length.
+#[cfg(test)]
+pub(crate) unsafe fn clear_with_stand_in(ptr: *mut u8, len: usize) {
+    // SAFETY: as in `clear`.
+    unsafe { clear_lines!(".byte 0x0f, 0x0b, 0xfc", ptr, len) };
 }

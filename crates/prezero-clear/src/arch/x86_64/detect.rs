@@ -39,3 +39,20 @@ fn cpuid(leaf: u32) -> CpuidResult {
     // SAFETY: every x86-64 CPU has CPUID, and it has no effect but its result.
     unsafe { __cpuid_count(leaf, 0) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_usable_clzero;
+
+    #[test]
+    fn clzero_is_for_lines_of_64_bytes_only() {
+        // Leaf 1 counts in units of 8 bytes, between other facts.
+        let line = |bytes: u32| 0x0302_00ff | (bytes / 8) << 8;
+        assert!(is_usable_clzero(0x1, line(64)));
+        assert!(is_usable_clzero(0xffff_ffff, line(64)));
+        assert!(!is_usable_clzero(0x1, line(32)));
+        assert!(!is_usable_clzero(0x1, line(128)));
+        assert!(!is_usable_clzero(0x1, line(0)));
+        assert!(!is_usable_clzero(0xffff_fffe, line(64)));
+    }
+}

@@ -6,11 +6,11 @@
 //! All are ordered like write-combining memory: weakly, until an SFENCE (Intel SDM vol. 1, 10.4.6.2; AMD APM vol. 2, 7.1).
 
 mod avx2_nt;
-mod avx512_nt;
+pub(crate) mod avx512_nt;
 mod cached;
-mod clzero;
+pub(crate) mod clzero;
 mod detect;
-mod movdir64b;
+pub(crate) mod movdir64b;
 mod movnti;
 mod rep_stosb;
 

@@ -71,7 +71,16 @@ impl Movdir64b {
 /// # Safety
 ///
 /// As [`Movdir64b::clear`], and the CPU has MOVDIR64B or the process emulates it.
-pub(super) unsafe fn clear(ptr: *mut u8, len: usize) {
+pub(crate) unsafe fn clear(ptr: *mut u8, len: usize) {
     // SAFETY: the loop writes whole lines from `ptr` on and ends with the caller's memory.
     unsafe { clear_lines!(".byte 0x66, 0x0f, 0x38, 0xf8, 0x02", ptr, len) };
+}
+
+/// # Safety
+///
+/// As [`clear`], where the process emulates 0F 0B 38 F8 02, an undefined instruction of the same length.
+#[cfg(test)]
+pub(crate) unsafe fn clear_with_stand_in(ptr: *mut u8, len: usize) {
+    // SAFETY: as in `clear`.
+    unsafe { clear_lines!(".byte 0x0f, 0x0b, 0x38, 0xf8, 0x02", ptr, len) };
 }
