@@ -38,8 +38,9 @@ impl<'r> Span<'r> {
     ///
     /// # Safety
     ///
-    /// For all of `'r` the memory is mapped writable, every page of it is there (populated: a store must not end in a
-    /// SIGBUS), and nobody reads or writes it except through this span, until the fence of what [`Span::clear`] returns.
+    /// For all of `'r` the memory is mapped writable and every page of it is there (populated: a store must not end in a
+    /// SIGBUS). Until the stores of [`Span::clear`] are fenced, nobody reads or writes it except through this span and
+    /// what it is split into.
     pub unsafe fn new(addr: *mut u8, len: usize) -> Result<Self, SpanError> {
         let start = addr.addr();
         if len == 0 {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::memory::Memory;
-use crate::arch;
 use crate::clearing::PAGE;
 use crate::{Clearing, GRANULE, Method};
 
@@ -24,6 +23,7 @@ fn starts() -> impl Iterator<Item = usize> + Clone {
 }
 
 /// Runs `clear`, which takes a pointer and a length, on all starts and lengths; returns how many lines that were.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn check_loop(
     name: &str,
     starts: impl Iterator<Item = usize>,
@@ -35,7 +35,7 @@ pub(crate) fn check_loop(
         for len in lengths() {
             memory.dirty();
             clear(memory.at(start), len);
-            arch::fence();
+            crate::arch::fence();
             memory.assert_cleared(&[(start, len)], || format!("{name}: {len} at {start}"));
             lines += len / GRANULE;
         }
@@ -152,7 +152,7 @@ fn fills_with_the_byte_asked_for() {
 fn cached_stores_of_a_cpu_without_avx2_clear_the_same() {
     check_loop("sse2", starts(), |ptr, len| {
         // SAFETY: the runner gives memory of its own.
-        unsafe { arch::Cached::narrow().clear(ptr, len) }
+        unsafe { crate::arch::Cached::narrow().clear(ptr, len) }
     });
 }
 
