@@ -1,5 +1,6 @@
 //! What the probe guest is to do, and whether it can.
 
+use super::mailbox::split;
 use super::{PROBE_END, PROBE_GPA};
 use crate::error::GuestError;
 use crate::kvm::KvmFacts;
@@ -20,6 +21,18 @@ pub struct ProbeRequest {
 }
 
 impl ProbeRequest {
+    /// The guest-physical addresses that the vCPUs read first, if they read at all. Who clears the RAM
+    /// may leave them in the cache.
+    #[must_use]
+    pub fn reads_first(&self) -> Vec<u64> {
+        if !self.verify || self.cpus == 0 {
+            return Vec::new();
+        }
+        let shares = split(&self.ram, self.cpus);
+        let first = shares.iter().filter_map(|share| share.first());
+        first.map(|piece| piece.gpa).collect()
+    }
+
     /// Refuses what no guest could do on this host.
     pub(super) fn check(&self, facts: &KvmFacts) -> Result<(), GuestError> {
         if self.cpus == 0 || self.cpus > facts.max_vcpus {
@@ -108,6 +121,18 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn each_vcpu_reads_its_share_from_the_start() {
+        let mut request = ProbeRequest {
+            cpus: 2,
+            verify: true,
+            ram: vec![(0, 16 * MIB), (4 * GIB, 16 * MIB)],
+        };
+        assert_eq!(request.reads_first(), [0, 4 * GIB]);
+        request.verify = false;
+        assert_eq!(request.reads_first(), [0; 0]);
     }
 
     #[test]
