@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prezero_memory::Prealloc;
+use prezero_memory::{ClearExtents, Prealloc};
 
 /// Builds the RAM of a KVM virtual machine on hugepages, zero by construction, before KVM sees it.
 #[derive(Debug, Parser)]
@@ -35,12 +35,18 @@ back; off uses ordinary memory (transparent hugepages where offered).
 
 path is a directory on a hugetlbfs mount; without it a memfd is used.";
 
+const METHOD_HELP: &str = "\
+How memory is cleared where it is: rep-stosb, movnti, avx2-nt, avx512-nt, movdir64b, clzero, cached \
+or portable, as far as this CPU has it. Without it, the fastest as measured on the first of the \
+memory that has to be cleared.";
+
 const RUN_HELP: &str = "\
 Examples:
   prezero run --memory 1G --prealloc --verify
   prezero run --memory size=16G,hugepages=on --prealloc --json
   prezero run --memory size=8G,hugepage_size=1G,host_numa_node=1 --prealloc --threads 8
   prezero run --memory-zone 1G --memory-zone size=4G,hugepage_size=1G --prealloc --start-timeout 30s
+  prezero run --memory 4G --prealloc --clear always --method clzero
   sudo prezero run --memory size=16G,hugepages=on --reserve --prealloc
 
 Exit codes:
@@ -90,6 +96,10 @@ pub(crate) struct PopulateArgs {
     /// Populating threads in all [default: one per usable CPU of every node with guest memory].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+
+    /// Which memory is cleared once more with prezero's own stores.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    pub(crate) clear: ClearArg,
 }
 
 /// Which host is meant; the same for `plan` and `doctor`.
@@ -118,6 +128,10 @@ pub(crate) struct RunArgs {
     /// for), and take them out again afterwards. Needs root.
     #[arg(long)]
     pub(crate) reserve: bool,
+
+    /// How memory is cleared [default: the fastest as measured on the first of it].
+    #[arg(long, value_name = "NAME", long_help = METHOD_HELP)]
+    pub(crate) method: Option<String>,
 
     /// Give up if the memory is not there and registered after this long, such as 30s or 2m.
     #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
@@ -181,6 +195,23 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON document (schema prezero/doctor/1) to stdout.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ClearArg {
+    /// What is not known to be zero: never fresh memory, which the kernel clears.
+    Auto,
+    /// Fresh memory too, for measuring and for the cautious.
+    Always,
+}
+
+impl From<ClearArg> for ClearExtents {
+    fn from(arg: ClearArg) -> Self {
+        match arg {
+            ClearArg::Auto => Self::Dirty,
+            ClearArg::Always => Self::All,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use prezero_memory::{
-    Class, GrowError, PlacementError, PlanError, PopulateError, RegisterError, ReserveError,
-    SpecError, StartError,
+    Class, ClearError, GrowError, Method, MethodError, PlacementError, PlanError, PopulateError,
+    RegisterError, ReserveError, SpecError, StartError,
 };
 use prezero_vmm::{GuestError, KvmError, SlotError};
 
@@ -80,10 +80,23 @@ classed!(
     ReserveError,
     StartError,
     PopulateError,
+    ClearError,
     PlacementError,
     KvmError,
     GuestError
 );
+
+impl From<MethodError> for Failure {
+    fn from(error: MethodError) -> Self {
+        let class = match error {
+            MethodError::Unavailable { .. } => Class::Host,
+            _ => Class::Usage,
+        };
+        let usable: Vec<&str> = Method::available().map(Method::name).collect();
+        let fix = format!("--method {}", usable.join(" | "));
+        Self::new(class, &error, Some(fix))
+    }
+}
 
 impl From<RegisterError<SlotError>> for Failure {
     fn from(error: RegisterError<SlotError>) -> Self {

@@ -17,6 +17,7 @@ pub(crate) fn request(memory: &MemoryArgs, populate: &PopulateArgs) -> Result<Re
     Ok(Request {
         zones,
         prealloc: populate.prealloc.into(),
+        clear: populate.clear.into(),
         threads: populate.threads,
         ..Request::default()
     })

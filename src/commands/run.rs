@@ -1,6 +1,7 @@
 //! `prezero run`: start a machine, report how it went.
 
 mod machine;
+mod prepare;
 #[cfg(test)]
 mod tests;
 
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use prezero_host::Host;
-use prezero_memory::{Cancel, Class, Control, Growth};
+use prezero_memory::{Cancel, Class, Control, Growth, Method};
 
 use self::machine::{Machine, VmRam};
 use super::pools;
@@ -16,7 +17,7 @@ use super::request::request;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
-use crate::report::facts::ErrorFacts;
+use crate::report::facts::{ErrorFacts, RequestFacts};
 use crate::report::run::{GrownPool, Report, Stopwatch};
 use crate::stop;
 
@@ -50,7 +51,10 @@ fn run(
     registered: impl FnOnce(&VmRam),
 ) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
-    report.request = Some((&request).into());
+    let method = args.method.as_deref().map(Method::named).transpose()?;
+    let mut facts = RequestFacts::from(&request);
+    facts.method = args.method.clone();
+    report.request = Some(facts);
     let control = Control {
         cancel: Some(cancel),
         deadline: args
@@ -73,6 +77,7 @@ fn run(
     }
     let mut machine = Machine {
         args,
+        method,
         control,
         report,
         clock: Stopwatch::new(start),

@@ -1,7 +1,7 @@
 //! What the reports of several commands have in common: the host, the request, the planned memory.
 
 use prezero_host::Host;
-use prezero_memory::{ByteSize, Plan, Prealloc, Request};
+use prezero_memory::{ByteSize, ClearExtents, Origin, Plan, Prealloc, Request};
 use serde::Serialize;
 
 use crate::failure::{Failure, class_name};
@@ -58,8 +58,9 @@ impl From<&Host> for HostFacts {
 pub(crate) struct RequestFacts {
     bytes: u64,
     prealloc: &'static str,
-    /// The clearing method asked for; none can be yet.
-    method: Option<String>,
+    clear: &'static str,
+    /// The clearing method asked for.
+    pub(crate) method: Option<String>,
 }
 
 impl From<&Request> for RequestFacts {
@@ -70,6 +71,10 @@ impl From<&Request> for RequestFacts {
             prealloc: match request.prealloc {
                 Prealloc::Eager => "eager",
                 Prealloc::Off => "off",
+            },
+            clear: match request.clear {
+                ClearExtents::Dirty => "auto",
+                ClearExtents::All => "always",
             },
             method: None,
         }
@@ -88,7 +93,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// The planned regions. What populates them is the kernel, in both ways.
+    /// The planned regions, and who clears each before the guest starts.
     pub(crate) fn of(plan: &Plan) -> Vec<Self> {
         let regions = plan.extents().map(|extent| Self {
             gpa: extent.gpa(),
@@ -97,9 +102,10 @@ impl Region {
             node: extent.node(),
             backing: extent.backing().name(),
             origin: extent.origin().name(),
-            cleared_by: match plan.prealloc() {
-                Prealloc::Eager => "kernel",
-                Prealloc::Off => "none",
+            cleared_by: match (plan.clear(), extent.origin(), plan.prealloc()) {
+                (ClearExtents::All, ..) | (_, Origin::Dirty, _) => "user",
+                (_, _, Prealloc::Eager) => "kernel",
+                (_, _, Prealloc::Off) => "none",
             },
         });
         regions.collect()
@@ -116,7 +122,13 @@ impl Region {
             "base" => format!("ordinary memory on {page} pages"),
             backing => format!("{page} hugepages ({backing})"),
         };
-        format!("{size} at {:#x} on {what}, node {}", self.gpa, self.node)
+        let cleared = match (self.cleared_by, self.origin) {
+            ("user", "fresh") => ", cleared by the kernel and once more",
+            ("user", _) => ", cleared",
+            _ => "",
+        };
+        let Self { gpa, node, .. } = self;
+        format!("{size} at {gpa:#x} on {what}, node {node}{cleared}")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_memory::{Grown, Plan, WorkerReport};
+use prezero_memory::{ClearReport, Grown, NodeChoice, Plan, WorkerReport};
 use serde::Serialize;
 
 use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
@@ -23,6 +23,9 @@ pub(crate) struct Report {
     pub(crate) slots: Vec<Slot>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) workers: Vec<Worker>,
+    /// How memory was cleared, where it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) clear: Vec<ClearChoice>,
     pub(crate) placement: Option<PlacementFacts>,
     /// What `--reserve` added to the kernel's pools for this run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -51,6 +54,39 @@ pub(crate) struct Worker {
     pub(crate) populated_bytes: u64,
     pub(crate) cleared_bytes: u64,
     pub(crate) cpu_ns: u64,
+}
+
+/// The method that cleared a node's memory, and why it was chosen.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClearChoice {
+    pub(crate) node: u32,
+    pub(crate) method: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) trials: Vec<ClearTrial>,
+}
+
+/// How fast a candidate was, for one worker while all were at work.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClearTrial {
+    pub(crate) method: &'static str,
+    pub(crate) bytes: u64,
+    pub(crate) gbps: f64,
+}
+
+impl From<&NodeChoice> for ClearChoice {
+    fn from(choice: &NodeChoice) -> Self {
+        let trials = choice.trials.iter().map(|trial| ClearTrial {
+            method: trial.method.name(),
+            bytes: trial.bytes,
+            gbps: trial.gbps(),
+        });
+        Self {
+            node: choice.node,
+            method: choice.method.name(),
+            reason: choice.reason.name(),
+            trials: trials.collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -100,6 +136,7 @@ impl Report {
             slots: Vec::new(),
             phases: Vec::new(),
             workers: Vec::new(),
+            clear: Vec::new(),
             placement: None,
             grown: Vec::new(),
             creation_ns: None,
@@ -122,10 +159,19 @@ impl Report {
             pinned: worker.pinned,
             remote: worker.remote,
             populated_bytes: worker.populated_bytes,
-            cleared_bytes: 0,
+            cleared_bytes: worker.cleared_bytes,
             cpu_ns: nanoseconds(worker.cpu_time),
         });
         self.workers = workers.collect();
+    }
+
+    /// Adds what the same workers cleared.
+    pub(crate) fn set_clear(&mut self, cleared: &ClearReport) {
+        for (worker, done) in self.workers.iter_mut().zip(&cleared.workers) {
+            worker.cleared_bytes += done.cleared_bytes;
+            worker.cpu_ns += nanoseconds(done.cpu_time);
+        }
+        self.clear = cleared.choices.iter().map(ClearChoice::from).collect();
     }
 
     /// Tells the user at once, and the report.
@@ -160,6 +206,22 @@ impl Stopwatch {
             bytes,
         });
         self.last = now;
+    }
+
+    /// Ends a phase that took `time` and ended before now: what came after it is the next one's.
+    pub(crate) fn lap_of(
+        &mut self,
+        report: &mut Report,
+        name: &'static str,
+        time: Duration,
+        bytes: u64,
+    ) {
+        report.phases.push(Phase {
+            name,
+            ns: nanoseconds(time),
+            bytes,
+        });
+        self.last += time;
     }
 
     /// From the start of `main` to the end of the last phase.

@@ -6,6 +6,7 @@
 #[path = "../../crates/prezero-memory/tests/cgroup/mod.rs"]
 mod cgroup;
 mod cgroups;
+mod clear;
 mod command;
 mod contract;
 mod guest;

@@ -22,6 +22,15 @@
 /// Nor can memory whose placement nobody has checked:
 ///
 /// ```compile_fail
+/// use prezero_memory::{GuestRam, SlotRegistrar, Cleared as Zeroed};
+/// fn hand_over<R: SlotRegistrar>(ram: GuestRam<Zeroed>, kvm: R) {
+///     let _ = ram.register(kvm);
+/// }
+/// ```
+///
+/// Nor can memory that was populated only, and may be dirty:
+///
+/// ```compile_fail
 /// use prezero_memory::{GuestRam, SlotRegistrar, Populated as Zeroed};
 /// fn hand_over<R: SlotRegistrar>(ram: GuestRam<Zeroed>, kvm: R) {
 ///     let _ = ram.register(kvm);
@@ -146,3 +155,37 @@ mod page_bytes_are_whole_pages {}
 /// fn made(host: &Host) -> Result<Plan, PlanError> { Ok(Plan { ..plan(host, &Request::default())? }) }
 /// ```
 mod plans_are_planned {}
+
+/// The placement is checked of cleared memory only, so that there is no way past the clear.
+///
+/// ```
+/// use prezero_memory::{Cleared, Control, GuestRam};
+/// fn check(ram: GuestRam<Cleared>) {
+///     let _ = ram.check_placement(&Control::default());
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use prezero_memory::{Populated as Cleared, Control, GuestRam};
+/// fn check(ram: GuestRam<Cleared>) {
+///     let _ = ram.check_placement(&Control::default());
+/// }
+/// ```
+mod unknown_memory_is_cleared {}
+
+/// Memory that was only reserved is not cleared: a store to a page that is not there can be a SIGBUS.
+///
+/// ```
+/// use prezero_memory::{ClearRequest, Control, GuestRam, Populated, Workers};
+/// fn clear(ram: GuestRam<Populated>, workers: &Workers) {
+///     let _ = ram.clear(workers, &ClearRequest::default(), &Control::default());
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use prezero_memory::{ClearRequest, Control, GuestRam, Reserved as Populated, Workers};
+/// fn clear(ram: GuestRam<Populated>, workers: &Workers) {
+///     let _ = ram.clear(workers, &ClearRequest::default(), &Control::default());
+/// }
+/// ```
+mod stores_follow_populate {}

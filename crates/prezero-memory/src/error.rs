@@ -13,6 +13,7 @@ use crate::diagnosis::{self, Cause};
 use crate::limits::LimitHit;
 use crate::mapping::{MapFailure, MapStep};
 use crate::plan::{Shortage, SlotPlan};
+use crate::populate::PopulateError;
 use crate::register::SlotRange;
 use crate::size::ByteSize;
 use crate::sys;
@@ -36,6 +37,18 @@ impl<M: fmt::Debug, E: Error> Error for Failed<M, E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.source()
     }
+}
+
+/// Memory that a guest had cannot be used for another.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepopulateError {
+    /// Part of it is still visible through a clone of its `GuestMemoryMmap`, and may be written to.
+    #[error("A view of the guest's memory still exists")]
+    Viewed,
+    /// A page of it could not be populated again.
+    #[error(transparent)]
+    Populate(PopulateError),
 }
 
 /// Memory could not be mapped.

@@ -1,10 +1,9 @@
 //! Guest RAM, and what is known about it, as types.
 //!
 //! ```text
-//! GuestRam<Reserved> ── populate ──▶ GuestRam<Populated> ── check_placement ──▶ GuestRam<Zeroed>
-//!         └───────────────── unpopulated ──────────────────────────────────────────▲   │
-//!                                                                                  register
-//!                                    GuestRam<Dirty> ◀── unregister ── GuestRam<Registered> ◀┘
+//! Reserved ─ populate ─▶ Populated ─ clear ─▶ Cleared ─ check_placement ─▶ Zeroed ─ register ─▶ Registered
+//!     └─────────────────────────── unpopulated ──────────────────────────────▲                       │
+//!                            Populated ◀─ repopulate ─ Dirty ◀─ unregister ──────────────────────────┘
 //! ```
 //!
 //! Only `GuestRam<Zeroed>` has `register`: memory reaches a guest only if every byte of it reads as
@@ -14,15 +13,17 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::clear::{ClearError, ClearReport, ClearRequest, clear, stain};
 use crate::control::Control;
-use crate::error::{Failed, RegisterError, ReserveError};
+use crate::error::{Failed, RegisterError, RepopulateError, ReserveError};
 use crate::limits::{LimitHit, LimitKind};
 use crate::mapping::{MappedExtent, SlotMapping};
 use crate::placement::{Placement, PlacementError};
 use crate::plan::{Extent, Origin, Plan};
-use crate::populate::{PopulateError, PopulateReport, Target, populate};
+use crate::populate::{PopulateError, PopulateReport, populate};
 use crate::register::{SlotRange, SlotRegistrar};
 use crate::sys;
+use crate::work::Target;
 use crate::workers::Workers;
 
 mod sealed {
@@ -45,8 +46,10 @@ macro_rules! states {
 states! {
     /// Mapped and reserved; nothing is faulted in.
     Reserved,
-    /// Every page is there.
+    /// Every page is there; what is in the pages that are not fresh is unknown.
     Populated,
+    /// Every page is there, and every byte reads as zero.
+    Cleared,
     /// Every byte reads as zero, and no guest has seen it.
     Zeroed,
     /// A guest may have written to it.
@@ -104,6 +107,16 @@ pub struct GuestRam<S: State> {
     // Declared, and so dropped, before the slots: KVM forgets memory before it is unmapped.
     state: S,
     slots: Vec<Slot>,
+    contents: Contents,
+}
+
+/// What is in the memory before it is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    /// What the plan says of each extent.
+    Planned,
+    /// A guest, or a measurement, has written to it.
+    Unknown,
 }
 
 impl<S: State> GuestRam<S> {
@@ -116,10 +129,13 @@ impl<S: State> GuestRam<S> {
     pub fn extents(&self) -> impl Iterator<Item = ExtentView<'_>> {
         self.slots.iter().flat_map(|slot| {
             let base = slot.mapping.addr();
-            slot.mapping
-                .extents()
-                .iter()
-                .map(move |mapped| ExtentView { base, mapped })
+            let contents = self.contents;
+            let extents = slot.mapping.extents().iter();
+            extents.map(move |mapped| ExtentView {
+                base,
+                mapped,
+                contents,
+            })
         })
     }
 
@@ -151,6 +167,7 @@ impl Slot {
 pub struct ExtentView<'a> {
     base: u64,
     mapped: &'a MappedExtent,
+    contents: Contents,
 }
 
 impl<'a> ExtentView<'a> {
@@ -164,6 +181,25 @@ impl<'a> ExtentView<'a> {
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.base + self.mapped.offset
+    }
+
+    /// What is known about its contents before it is cleared: what was planned, or dirty once a guest
+    /// had it.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self.contents {
+            Contents::Planned => self.mapped.plan.origin(),
+            Contents::Unknown => Origin::Dirty,
+        }
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            addr: self.addr(),
+            len: self.mapped.plan.len(),
+            node: self.mapped.plan.node(),
+            origin: self.origin(),
+        }
     }
 }
 
@@ -198,6 +234,7 @@ impl GuestRam<Reserved> {
         Ok(Self {
             state: Reserved(()),
             slots,
+            contents: Contents::Planned,
         })
     }
 
@@ -226,15 +263,7 @@ impl GuestRam<Reserved> {
         workers: &Workers,
         control: &Control<'_>,
     ) -> Result<(GuestRam<Populated>, PopulateReport), Failed<Self, PopulateError>> {
-        let targets: Vec<Target> = self
-            .extents()
-            .map(|extent| Target {
-                addr: extent.addr(),
-                len: extent.plan().len(),
-                node: extent.plan().node(),
-            })
-            .collect();
-        match populate(workers, &targets, control) {
+        match populate(workers, &self.targets(), control) {
             Ok(report) => Ok((self.into_state(Populated(())), report)),
             Err(error) => Err(Failed { ram: self, error }),
         }
@@ -242,18 +271,64 @@ impl GuestRam<Reserved> {
 
     /// Leaves the memory unpopulated: the kernel clears each page when the guest first touches it.
     ///
-    /// Right for fresh extents only, which is all that [`Origin`] knows.
+    /// Right for fresh extents, and plans have no others.
     #[must_use]
     pub fn unpopulated(self) -> GuestRam<Zeroed> {
-        assert!(self.reads_as_zero());
         self.into_state(Zeroed(()))
     }
 }
 
 impl GuestRam<Populated> {
-    /// Asks the kernel for the node of every page.
+    /// Has the workers clear what is not known to be zero, or everything.
     ///
-    /// What is populated and fresh was cleared by the kernel and reads as zero.
+    /// Fresh memory is not touched unless [`crate::ClearExtents::All`] asks for it: the kernel cleared
+    /// it when it was populated.
+    ///
+    /// # Errors
+    ///
+    /// [`ClearError`], with the memory, which is as unknown as before: it may be tried again.
+    pub fn clear(
+        self,
+        workers: &Workers,
+        request: &ClearRequest,
+        control: &Control<'_>,
+    ) -> Result<(GuestRam<Cleared>, ClearReport), Failed<Self, ClearError>> {
+        let used_next = request.used_next.iter();
+        let request = ClearRequest {
+            used_next: used_next.filter_map(|gpa| self.addr_of(*gpa)).collect(),
+            ..request.clone()
+        };
+        // SAFETY: populated, owned here, and not yet shown to anybody who could use it: descriptors
+        // and views come from registered memory only, and `repopulate` refuses memory with views.
+        match unsafe { clear(workers, &self.targets(), &request, control) } {
+            Ok(report) => Ok((self.into_state(Cleared(())), report)),
+            Err(error) => Err(Failed { ram: self, error }),
+        }
+    }
+
+    /// Has the workers fill all of it with a byte, and takes nothing about its contents for granted
+    /// afterwards. For tests and measurements: some CPUs clear what is zero already faster.
+    ///
+    /// # Errors
+    ///
+    /// [`ClearError`], with the memory.
+    pub fn stain(
+        mut self,
+        workers: &Workers,
+        byte: u8,
+        control: &Control<'_>,
+    ) -> Result<Self, Failed<Self, ClearError>> {
+        self.contents = Contents::Unknown;
+        // SAFETY: as in `clear`.
+        match unsafe { stain(workers, &self.targets(), byte, control) } {
+            Ok(()) => Ok(self),
+            Err(error) => Err(Failed { ram: self, error }),
+        }
+    }
+}
+
+impl GuestRam<Cleared> {
+    /// Asks the kernel for the node of every page.
     ///
     /// # Errors
     ///
@@ -263,7 +338,6 @@ impl GuestRam<Populated> {
         self,
         control: &Control<'_>,
     ) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, PlacementError>> {
-        assert!(self.reads_as_zero());
         let mut placement = Placement::default();
         let checked = self
             .extents()
@@ -273,6 +347,46 @@ impl GuestRam<Populated> {
             Err(error) => Err(Failed { ram: self, error }),
         }
     }
+
+    /// Takes nothing about the contents for granted any more, so that it can be cleared again. For
+    /// measurements.
+    #[must_use]
+    pub fn into_unknown(mut self) -> GuestRam<Populated> {
+        self.contents = Contents::Unknown;
+        self.into_state(Populated(()))
+    }
+}
+
+impl GuestRam<Dirty> {
+    /// Has the workers populate it again, so that it can be cleared for another guest: a guest may
+    /// have given pages back. All of it counts as dirty.
+    ///
+    /// Whoever was given a descriptor of the memory, vhost-user devices for instance, must have let go
+    /// of it: what they write later reaches the next guest.
+    ///
+    /// # Errors
+    ///
+    /// [`RepopulateError`], with the memory, if a view of it still exists (a clone of its
+    /// `GuestMemoryMmap`), or if populating fails.
+    pub fn repopulate(
+        mut self,
+        workers: &Workers,
+        control: &Control<'_>,
+    ) -> Result<(GuestRam<Populated>, PopulateReport), Failed<Self, RepopulateError>> {
+        let viewed = |slot: &mut Slot| Arc::get_mut(&mut slot.mapping).is_none();
+        if self.slots.iter_mut().any(viewed) {
+            let error = RepopulateError::Viewed;
+            return Err(Failed { ram: self, error });
+        }
+        self.contents = Contents::Unknown;
+        match populate(workers, &self.targets(), control) {
+            Ok(report) => Ok((self.into_state(Populated(())), report)),
+            Err(error) => {
+                let error = RepopulateError::Populate(error);
+                Err(Failed { ram: self, error })
+            }
+        }
+    }
 }
 
 impl<S: State> GuestRam<S> {
@@ -280,13 +394,24 @@ impl<S: State> GuestRam<S> {
         GuestRam {
             state,
             slots: self.slots,
+            contents: self.contents,
         }
     }
 
-    fn reads_as_zero(&self) -> bool {
-        self.extents().all(|extent| match extent.plan().origin() {
-            Origin::Fresh => true,
-        })
+    fn into_dirty(mut self) -> GuestRam<Dirty> {
+        self.contents = Contents::Unknown;
+        self.into_state(Dirty(()))
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        self.extents().map(|extent| extent.target()).collect()
+    }
+
+    /// The host address of a guest-physical one.
+    fn addr_of(&self, gpa: u64) -> Option<u64> {
+        let mut slots = self.slots();
+        let slot = slots.find(|slot| gpa.wrapping_sub(slot.gpa) < slot.len)?;
+        Some(slot.hva + (gpa - slot.gpa))
     }
 }
 
@@ -328,10 +453,8 @@ impl GuestRam<Zeroed> {
             None => Ok(self.into_state(state)),
             Some(error) => {
                 drop(state);
-                Err(Failed {
-                    ram: self.into_state(Dirty(())),
-                    error,
-                })
+                let ram = self.into_dirty();
+                Err(Failed { ram, error })
             }
         }
     }
@@ -351,6 +474,6 @@ impl<R: SlotRegistrar> GuestRam<Registered<R>> {
     #[must_use]
     pub fn unregister(mut self) -> GuestRam<Dirty> {
         self.state.remove_slots();
-        self.into_state(Dirty(()))
+        self.into_dirty()
     }
 }

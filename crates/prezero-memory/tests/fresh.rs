@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-use prezero_memory::{Control, Workers};
+use prezero_memory::{ClearRequest, Control, Workers};
 use prezero_testkit::{Hugepages, MachineLock, skip};
 use requests::{PAGE, eager, huge, planned, reserved, scribble};
 
@@ -100,6 +100,10 @@ fn stores_to(zone: &str) -> Option<(Vec<u64>, Vec<u64>)> {
     let (ram, _) = ram
         .populate(&workers, &Control::default())
         .expect("reserved memory");
+    let (ram, cleared) = ram
+        .clear(&workers, &ClearRequest::default(), &Control::default())
+        .expect("nothing stops it");
+    assert_eq!(cleared.bytes, 0);
     drop(workers);
     let (ram, _) = ram
         .check_placement(&Control::default())

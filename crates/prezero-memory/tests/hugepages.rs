@@ -12,8 +12,8 @@ use prezero_memory::{
 };
 use prezero_testkit::{Hugepages, maps_containing};
 use requests::{
-    PAGE, eager, host_claiming, huge, on_touch, planned, populated, reads_as_zero, reserved,
-    scribble, zeroed,
+    PAGE, cleared, eager, host_claiming, huge, on_touch, planned, populated, reads_as_zero,
+    reserved, scribble, zeroed,
 };
 
 /// 64 MiB.
@@ -140,7 +140,7 @@ fn gigantic_pages_are_promised_taken_and_given_back() {
     assert_eq!(pages.counters().free, before.free - 1);
     // One page is one piece of work: a second worker would have nothing to do.
     assert_eq!((report.bytes, report.workers.len()), (1 << 30, 1));
-    let (ram, placement) = ram
+    let (ram, placement) = cleared(&plan, ram)
         .check_placement(&Control::default())
         .expect("nothing is bound");
     assert_eq!(placement.checked_pages, 1);
@@ -253,7 +253,8 @@ fn pages_that_are_gone_after_populating_are_an_error() {
     let Some(pages) = Hugepages::take(PAGE, 8) else {
         return;
     };
-    let (ram, _) = populated(&planned(&eager(&[&huge(8)])));
+    let plan = planned(&eager(&[&huge(8)]));
+    let ram = cleared(&plan, populated(&plan).0);
     let file = memfd();
     file.set_len(6 * PAGE).expect("it is not sealed");
     file.set_len(8 * PAGE).expect("it is not sealed");

@@ -9,7 +9,7 @@ use std::io;
 use mappings::{open_memory_files, policy_at};
 use prezero_memory::{Class, Control, GuestRam, Host, Plan, ReserveError, plan};
 use prezero_testkit::{Hugepages, maps_containing, skip};
-use requests::{PAGE, cpus, eager, huge, planned, populated, zeroed};
+use requests::{PAGE, cleared, cpus, eager, huge, planned, populated, zeroed};
 
 const PAGES: u64 = 32;
 const MPOL_PREFERRED: i32 = 1;
@@ -175,14 +175,15 @@ fn bound_memory_is_on_its_node_and_the_kernel_knows() {
         huge(PAGES) + ",host_numa_node=0",
         "size=6M,hugepages=off,host_numa_node=0".to_owned(),
     ];
-    let (ram, _) = populated(&planned(&eager(&[&zones[0], &zones[1]])));
+    let plan = planned(&eager(&[&zones[0], &zones[1]]));
+    let (ram, _) = populated(&plan);
     for extent in ram.extents() {
         assert!(extent.plan().bound());
         if let Some(policy) = policy_at(extent.addr()) {
             assert_eq!(policy, "bind:0");
         }
     }
-    let (ram, placement) = ram
+    let (ram, placement) = cleared(&plan, ram)
         .check_placement(&Control::default())
         .expect("all of it is on node 0");
     assert_eq!(placement.checked_pages, PAGES + 6 * 256);
@@ -214,7 +215,7 @@ fn pages_elsewhere_than_planned_are_counted_where_nothing_is_bound() {
             .iter()
             .any(|worker| worker.node == second && worker.populated_bytes > 0)
     );
-    let (ram, placement) = ram
+    let (ram, placement) = cleared(&plan, ram)
         .check_placement(&Control::default())
         .expect("nothing is bound");
     assert_eq!(placement.checked_pages, PAGES);

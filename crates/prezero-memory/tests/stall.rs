@@ -7,8 +7,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use prezero_memory::{
-    Cancel, Control, Host, NodeWork, PageBytes, PageSize, PopulateError, Stall, StoppedBy, Target,
-    Workers, plan_workers, populate,
+    Cancel, Control, Host, NodeWork, Origin, PageBytes, PageSize, PopulateError, Stall, StoppedBy,
+    Target, Workers, plan_workers, populate,
 };
 use userfault::Unanswered;
 
@@ -27,7 +27,12 @@ fn one_worker() -> Workers {
 
 fn target(addr: u64) -> Target {
     let len = PageBytes::new(BYTES, PageSize::BASE).expect("whole pages");
-    Target { addr, len, node: 0 }
+    Target {
+        addr,
+        len,
+        node: 0,
+        origin: Origin::Fresh,
+    }
 }
 
 /// Calls `populate` on memory that is not there until `each`, told of every stall, drops the descriptor.

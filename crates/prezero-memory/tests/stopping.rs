@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use prezero_memory::{
-    Cancel, Class, Control, GuestRam, NodeProgress, PopulateError, Request, Reserved, StoppedBy,
-    Workers, plan,
+    Cancel, Class, ClearRequest, Control, GuestRam, NodeProgress, PopulateError, Request, Reserved,
+    StoppedBy, Workers, plan,
 };
 use prezero_testkit::{Hugepages, thread_names};
 use requests::{PAGE, eager, huge, planned_on_one_node, reserved};
@@ -41,6 +41,10 @@ fn assert_can_go_on(ram: GuestRam<Reserved>, workers: Workers, pages: &Hugepages
         .populate(&workers, &Control::default())
         .expect("nothing stops it");
     assert_eq!(report.bytes, PAGES * PAGE);
+    let (ram, cleared) = ram
+        .clear(&workers, &ClearRequest::default(), &Control::default())
+        .expect("nothing stops it");
+    assert_eq!(cleared.bytes, 0);
     let (ram, placement) = ram
         .check_placement(&Control::default())
         .expect("nothing is bound");

@@ -25,6 +25,14 @@ const ALLOWED: &[(&str, &str)] = &[
         "vm-memory takes a raw pointer to memory that is mapped already",
     ),
     (
+        "crates/prezero-memory/src/clear/mod.rs",
+        "its caller owns the memory, and no type can express that of plain addresses",
+    ),
+    (
+        "crates/prezero-memory/src/clear/spans.rs",
+        "makes spans of plain addresses that one worker has claimed",
+    ),
+    (
         "crates/prezero-memory/src/mapping.rs",
         "only the owner of a range knows that nobody uses what it maps over or unmaps",
     ),

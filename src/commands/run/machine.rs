@@ -1,30 +1,22 @@
 //! The steps of a run: plan, reserve, populate, register, load, boot.
 
-use std::cell::Cell;
 use std::path::Path;
-use std::process;
 use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{
-    ByteSize, Class, Control, Growth, GuestRam, Hugepages, MemorySpec, NodeProgress, Plan,
-    Prealloc, Registered, Request, Reserved, Stall, StoppedBy, WorkerReport, Workers, Zeroed, plan,
+    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Prealloc, Registered,
+    Request, Reserved, StoppedBy, Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
-use super::finish;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::output;
 use crate::output::progress::Bars;
-use crate::report::run::{Guest, PlacementFacts, Report, Stopwatch, nanoseconds};
+use crate::report::run::{Guest, Report, Stopwatch, nanoseconds};
 
 /// How long the guest may be silent before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long populating may stand still before the user is told, in seconds.
-const STALL_TOLD: u64 = 10;
-/// How long it may go on after it was told to stop before the process ends itself.
-const STALL_ENDED: Duration = Duration::from_secs(3);
 
 /// Guest RAM that KVM knows.
 pub(crate) type VmRam = GuestRam<Registered<Vm>>;
@@ -32,6 +24,8 @@ pub(crate) type VmRam = GuestRam<Registered<Vm>>;
 /// One run: what was asked for, and what is known so far.
 pub(super) struct Machine<'a> {
     pub(super) args: &'a RunArgs,
+    /// The clearing method asked for.
+    pub(super) method: Option<Method>,
     pub(super) control: Control<'a>,
     pub(super) report: &'a mut Report,
     pub(super) clock: Stopwatch,
@@ -75,7 +69,7 @@ impl Machine<'_> {
         self.check("before populating")?;
 
         let zeroed = match planned.prealloc() {
-            Prealloc::Eager => self.populate(&planned, reserved)?,
+            Prealloc::Eager => self.prepare(&planned, reserved, &probe)?,
             Prealloc::Off => reserved.unpopulated(),
         };
         self.check("before the memory was registered")?;
@@ -109,11 +103,11 @@ impl Machine<'_> {
         self.judge(&ran?)
     }
 
-    fn lap(&mut self, phase: &'static str, bytes: u64) {
+    pub(super) fn lap(&mut self, phase: &'static str, bytes: u64) {
         self.clock.lap(self.report, phase, bytes);
     }
 
-    fn check(&self, when: &str) -> Result<(), Failure> {
+    pub(super) fn check(&self, when: &str) -> Result<(), Failure> {
         let by = match self.control.stopped_by() {
             None => return Ok(()),
             Some(StoppedBy::Cancel) => "Cancelled by a signal",
@@ -157,68 +151,6 @@ impl Machine<'_> {
         Ok((planned, ram))
     }
 
-    fn populate(
-        &mut self,
-        planned: &Plan,
-        reserved: GuestRam<Reserved>,
-    ) -> Result<GuestRam<Zeroed>, Failure> {
-        let workers = Workers::start(planned.workers())?;
-        let mut nodes: Vec<(Option<u32>, u64)> = Vec::new();
-        for node in workers.nodes() {
-            let extents = planned.extents().filter(|extent| extent.node() == node);
-            nodes.push((Some(node), extents.map(|extent| extent.len().bytes()).sum()));
-        }
-        let bars = Bars::new("populate", &nodes);
-        let progress = |nodes: &[NodeProgress]| {
-            for (n, node) in nodes.iter().enumerate() {
-                bars.set(n, node.done);
-            }
-        };
-        let (report, json) = (&*self.report, self.args.json);
-        let told = Cell::new(false);
-        let stalled = |stall: &Stall| on_stall(stall, &told, report, json);
-        let control = Control {
-            progress: Some(&progress),
-            stalled: Some(&stalled),
-            ..self.control
-        };
-        let populated = reserved.populate(&workers, &control);
-        drop(workers);
-        bars.finish();
-        let (populated, done) = populated.map_err(|failed| failed.error)?;
-        self.report.set_workers(&done.workers);
-        self.warn_of_loose(planned, &done.workers);
-        self.lap("populate", done.bytes);
-
-        let (zeroed, placement) = populated
-            .check_placement(&self.control)
-            .map_err(|failed| failed.error)?;
-        if let Some(warning) = placement.warning() {
-            self.report.warn(warning);
-        }
-        self.report.placement = Some(PlacementFacts {
-            checked_pages: placement.checked_pages,
-            misplaced_pages: placement.misplaced_pages,
-        });
-        self.lap("verify", planned.bytes());
-        Ok(zeroed)
-    }
-
-    fn warn_of_loose(&mut self, planned: &Plan, workers: &[WorkerReport]) {
-        let loose = workers.iter().filter(|worker| !worker.pinned).count();
-        // Where the host shows no topology the plan has warned already.
-        let to_pin = planned
-            .workers()
-            .iter()
-            .all(|worker| worker.cpu().is_some());
-        if loose > 0 && to_pin {
-            let all = workers.len();
-            self.report.warn(format!(
-                "{loose} of {all} workers could not be pinned to a CPU and may share one"
-            ));
-        }
-    }
-
     fn judge(&mut self, ran: &ProbeReport) -> Result<(), Failure> {
         self.report.first_instruction_ns = Some(nanoseconds(ran.alive_at - self.clock.start()));
         self.report.guest = Some(Guest {
@@ -241,38 +173,6 @@ impl Machine<'_> {
                 "run it again with --json and report both results: memory must be zero".to_owned(),
             ),
         })
-    }
-}
-
-/// Tells the user that populating stands still, and ends the process if it was told to stop and the
-/// kernel does not return: nothing else ends a call that the kernel retries for ever.
-fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
-    let far = stall.nodes.iter().map(|node| {
-        let (done, total) = (ByteSize(node.done), ByteSize(node.total));
-        format!("{done} of {total} on node {}", node.node)
-    });
-    let far = far.collect::<Vec<_>>().join(", ");
-    let seconds = stall.seconds;
-    if stall.stopping.is_some_and(|told| told >= STALL_ENDED) {
-        let failure = Failure {
-            class: Class::Stopped,
-            message: format!(
-                "Stopped while the kernel did not return from populating for {seconds} s, with {far}"
-            ),
-            fix: Some(match report.grown.is_empty() {
-                true => "sudo dmesg | tail; cat /proc/pressure/memory".to_owned(),
-                // Nothing is given back from here: the pages are still mapped.
-                false => {
-                    "prezero doctor shows what --reserve added and how to take it out".to_owned()
-                }
-            }),
-        };
-        let code = crate::failure::exit_code(failure.class);
-        let _ = finish(&mut report.clone(), Err(failure), json);
-        process::exit(code.into());
-    }
-    if seconds >= STALL_TOLD && !told.replace(true) {
-        output::warn(&format!("No page was populated for {seconds} s: {far}"));
     }
 }
 

@@ -5,7 +5,9 @@ use prezero_host::{Host, PageSize};
 use super::availability::Available;
 use super::pages::PageChoice;
 use super::workers::{NodeWork, plan_workers};
-use super::{Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
+use super::{
+    ClearExtents, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan,
+};
 use crate::layout::Layout;
 use crate::limits::{LimitHit, LimitKind};
 use crate::size::PageBytes;
@@ -72,6 +74,7 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     let mut plan = Plan {
         bytes: request.zones.iter().map(|zone| zone.bytes).sum(),
         prealloc: request.prealloc,
+        clear: request.clear,
         slots,
         workers: Vec::new(),
         warnings: Vec::new(),
@@ -154,6 +157,9 @@ fn check_request(host: &Host, request: &Request) -> Result<(), PlanError> {
     }
     if request.threads == Some(0) {
         return Err(PlanError::NoThreads);
+    }
+    if request.clear == ClearExtents::All && request.prealloc == Prealloc::Off {
+        return Err(PlanError::ClearUnpopulated);
     }
     if let Some(cpus) = &request.cpus
         && cpus.intersection(&host.allowed_cpus).is_empty()

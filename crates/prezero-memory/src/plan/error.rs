@@ -206,6 +206,9 @@ pub enum PlanError {
     /// Zero threads.
     #[error("Populating takes at least one thread")]
     NoThreads,
+    /// Clearing all memory without populating it: its pages do not exist yet.
+    #[error("All memory is to be cleared, but not populated")]
+    ClearUnpopulated,
 }
 
 fn list_mounts(mounts: &[PathBuf]) -> String {
@@ -254,7 +257,8 @@ impl PlanError {
             | Self::NotHugetlbfs { .. }
             | Self::MountPageSize { .. }
             | Self::DuplicateId(_)
-            | Self::NoThreads => Class::Usage,
+            | Self::NoThreads
+            | Self::ClearUnpopulated => Class::Usage,
             Self::Short(_) | Self::Limit(_) | Self::ShortOfMemory { .. } => Class::Shortage,
             Self::PageSizeMissing { .. }
             | Self::NoHugepages
@@ -313,6 +317,7 @@ impl PlanError {
             Self::KernelTooOld { .. } => "leave --prealloc out, or boot Linux 5.14+".to_owned(),
             Self::NoCpu { allowed, .. } => format!("choose among {allowed}"),
             Self::NoThreads => "--threads 1".to_owned(),
+            Self::ClearUnpopulated => "--prealloc --clear always".to_owned(),
         })
     }
 }

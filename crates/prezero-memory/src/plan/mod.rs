@@ -33,6 +33,16 @@ pub enum Prealloc {
     Off,
 }
 
+/// Which memory is cleared with our own stores before KVM sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClearExtents {
+    /// What is not known to be zero.
+    #[default]
+    Dirty,
+    /// Fresh memory too, which the kernel has cleared already: for measuring, and for the cautious.
+    All,
+}
+
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -40,6 +50,8 @@ pub struct Request {
     pub zones: Vec<MemorySpec>,
     /// When it is populated.
     pub prealloc: Prealloc,
+    /// Which memory is cleared; only what is populated can be.
+    pub clear: ClearExtents,
     /// Populating threads in all; without it one per usable CPU of every node with memory.
     pub threads: Option<usize>,
     /// CPUs the threads may use, next to the process's own affinity mask.
@@ -89,6 +101,8 @@ impl Backing {
 pub enum Origin {
     /// New from the kernel, which clears every page at its first fault.
     Fresh,
+    /// Unknown: a guest, or anybody else, may have written to it. It has to be cleared.
+    Dirty,
 }
 
 impl Origin {
@@ -97,6 +111,7 @@ impl Origin {
     pub fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
+            Self::Dirty => "dirty",
         }
     }
 }
@@ -283,6 +298,7 @@ impl fmt::Display for PlanWarning {
 pub struct Plan {
     bytes: u64,
     prealloc: Prealloc,
+    clear: ClearExtents,
     slots: Vec<SlotPlan>,
     workers: Vec<WorkerPlan>,
     warnings: Vec<PlanWarning>,
@@ -299,6 +315,12 @@ impl Plan {
     #[must_use]
     pub fn prealloc(&self) -> Prealloc {
         self.prealloc
+    }
+
+    /// Which memory is cleared.
+    #[must_use]
+    pub fn clear(&self) -> ClearExtents {
+        self.clear
     }
 
     /// The KVM slots, lowest guest address first.
@@ -354,6 +376,7 @@ impl Plan {
         Ok(Self {
             bytes,
             prealloc: Prealloc::Off,
+            clear: ClearExtents::Dirty,
             slots: vec![SlotPlan {
                 slot,
                 gpa,

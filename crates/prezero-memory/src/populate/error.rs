@@ -1,6 +1,5 @@
 //! Why memory was not populated.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::control::{NodeProgress, StoppedBy};
 use crate::diagnosis;
 use crate::limits::LimitHit;
 use crate::size::ByteSize;
+use crate::work::{Far, Unfinished, pace};
 
 /// Why memory was not populated.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum PopulateError {
         source: io::Error,
     },
     /// Cancelled or too late.
-    #[error("{} with {}{}", match .by { StoppedBy::Cancel => "Cancelled", StoppedBy::Deadline => "Deadline passed" }, Far(.nodes), pace(.nodes, *.elapsed))]
+    #[error("{} with {}{}", match .by { StoppedBy::Cancel => "Cancelled", StoppedBy::Deadline => "Deadline passed" }, Far(.nodes, "populated"), pace(.nodes, *.elapsed))]
     Stopped {
         /// Which.
         by: StoppedBy,
@@ -80,41 +80,21 @@ fn explain(cause: Option<&LimitHit>, source: &io::Error) -> String {
     why.to_owned()
 }
 
-/// ", after 2.0 s at 9.1 GB/s", 10^9 bytes, of all nodes; nothing where no worker had begun.
-#[allow(clippy::cast_precision_loss)] // for display, three digits
-fn pace(nodes: &[NodeProgress], elapsed: Duration) -> String {
-    if elapsed.is_zero() {
-        return String::new();
-    }
-    let done: u64 = nodes.iter().map(|node| node.done).sum();
-    let seconds = elapsed.as_secs_f64();
-    format!(
-        ", after {seconds:.1} s at {:.1} GB/s",
-        done as f64 / 1e9 / seconds
-    )
-}
-
-/// "3 GiB of 16 GiB populated on node 0, …".
-struct Far<'a>(&'a [NodeProgress]);
-
-impl fmt::Display for Far<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, node) in self.0.iter().enumerate() {
-            let comma = if n == 0 { "" } else { ", " };
-            let (done, total) = (ByteSize(node.done), ByteSize(node.total));
-            write!(
-                f,
-                "{comma}{done} of {total} populated on node {}",
-                node.node
-            )?;
+impl From<Unfinished<Self>> for PopulateError {
+    fn from(unfinished: Unfinished<Self>) -> Self {
+        match unfinished {
+            Unfinished::NoWorkers(node) => Self::NoWorkers(node),
+            Unfinished::Unaligned { addr, page } => Self::Unaligned { addr, page },
+            Unfinished::Stopped { by, nodes, elapsed } => Self::Stopped { by, nodes, elapsed },
+            Unfinished::WorkerLost { done, total } => Self::WorkerLost { done, total },
+            Unfinished::Failed(error) => error.diagnosed(),
         }
-        Ok(())
     }
 }
 
 impl PopulateError {
     /// The error with the limit that was reached, as far as the host shows it now.
-    pub(super) fn diagnosed(mut self) -> Self {
+    fn diagnosed(mut self) -> Self {
         if let Self::Refused {
             page,
             cause,

@@ -73,11 +73,6 @@ impl Queue {
         }
     }
 
-    /// The number of chunks.
-    pub(crate) fn chunks(&self) -> u64 {
-        self.chunks
-    }
-
     /// Bytes in all.
     pub(crate) fn total(&self) -> u64 {
         self.total

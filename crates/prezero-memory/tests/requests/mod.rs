@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "every test file starts from another state")]
 
 use prezero_memory::{
-    Control, GuestRam, Host, PageSize, Plan, PopulateReport, Populated, Prealloc, Request,
-    Reserved, Workers, Zeroed, plan,
+    ClearRequest, Cleared, Control, GuestRam, Host, PageSize, Plan, PopulateReport, Populated,
+    Prealloc, Request, Reserved, Workers, Zeroed, plan,
 };
 
 /// The page size of these tests, in bytes.
@@ -97,9 +97,18 @@ pub(crate) fn populated(plan: &Plan) -> (GuestRam<Populated>, PopulateReport) {
         .expect("what is reserved can be populated")
 }
 
+/// Nothing of it is dirty, so that nothing is cleared.
+pub(crate) fn cleared(plan: &Plan, ram: GuestRam<Populated>) -> GuestRam<Cleared> {
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    let (ram, report) = ram
+        .clear(&workers, &ClearRequest::default(), &Control::default())
+        .expect("nothing stops it");
+    assert_eq!(report.bytes, 0);
+    ram
+}
+
 pub(crate) fn zeroed(plan: &Plan) -> GuestRam<Zeroed> {
-    let (ram, _) = populated(plan)
-        .0
+    let (ram, _) = cleared(plan, populated(plan).0)
         .check_placement(&Control::default())
         .expect("on the right nodes");
     ram

@@ -1,0 +1,169 @@
+//! Hugepages that a guest has written to are zero again before another guest gets them.
+#![cfg(feature = "vm-memory")]
+
+mod mappings;
+mod registrar;
+mod requests;
+
+use prezero_memory::{
+    ClearExtents, ClearRequest, Control, Dirty, GuestMemory, GuestRam, MethodChoice, Origin, Plan,
+    Reason, RepopulateError, Workers,
+};
+use prezero_testkit::Hugepages;
+use registrar::Book;
+use requests::{PAGE, cleared, eager, huge, planned, populated, reads_as_zero, scribble, zeroed};
+use vm_memory::{Bytes, GuestAddress};
+
+const PAGES: u64 = 16;
+
+fn plan() -> Plan {
+    planned(&eager(&[&huge(PAGES)]))
+}
+
+/// Memory that a guest filled with ones.
+fn used(plan: &Plan) -> GuestRam<Dirty> {
+    let ram = zeroed(plan)
+        .register(Book::default())
+        .expect("nothing is refused");
+    let slot = ram.slots().next().expect("one slot");
+    scribble(slot.hva, slot.len);
+    ram.unregister()
+}
+
+#[test]
+fn what_a_guest_wrote_is_gone_for_the_next_one() {
+    let Some(pages) = Hugepages::take(PAGE, PAGES) else {
+        return;
+    };
+    let plan = plan();
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    let ram = used(&plan);
+    assert!(ram.extents().all(|extent| extent.origin() == Origin::Dirty));
+    let (ram, _) = ram
+        .repopulate(&workers, &Control::default())
+        .expect("nobody has it");
+    let slot = ram.slots().next().expect("one slot");
+    assert!(
+        !reads_as_zero(slot.hva, 4096),
+        "populating does not clear what is there"
+    );
+    let request = ClearRequest {
+        used_next: vec![0, PAGE * 3 + 5000],
+        ..ClearRequest::default()
+    };
+    let (ram, report) = ram
+        .clear(&workers, &request, &Control::default())
+        .expect("nothing stops it");
+    assert_eq!(report.bytes, PAGES * PAGE);
+    assert!(reads_as_zero(slot.hva, slot.len));
+    let (ram, placement) = ram
+        .check_placement(&Control::default())
+        .expect("nothing is bound");
+    assert_eq!(placement.checked_pages, PAGES);
+    drop(ram.register(Book::default()).expect("nothing is refused"));
+    drop(workers);
+    pages.assert_clean();
+}
+
+#[test]
+fn a_page_that_the_guest_gave_back_is_populated_before_it_is_cleared() {
+    let Some(pages) = Hugepages::take(PAGE, PAGES) else {
+        return;
+    };
+    let plan = plan();
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    let ram = zeroed(&plan)
+        .register(Book::default())
+        .expect("nothing is refused");
+    let slot = ram.slots().next().expect("one slot");
+    scribble(slot.hva, slot.len);
+    let file = ram.files().flatten().next().expect("a memfd");
+    let punched = balloon::punch(file, PAGE * 2, PAGE);
+    assert!(punched, "hugetlb memfds take holes");
+    let before = pages.counters().free;
+    let (ram, _) = ram
+        .unregister()
+        .repopulate(&workers, &Control::default())
+        .expect("nobody has it");
+    assert_eq!(pages.counters().free, before - 1);
+    let (ram, _) = ram
+        .clear(&workers, &ClearRequest::default(), &Control::default())
+        .expect("nothing stops it");
+    assert!(reads_as_zero(slot.hva, slot.len));
+    drop((ram, workers));
+    pages.assert_clean();
+}
+
+mod balloon {
+    use std::os::fd::{AsRawFd, BorrowedFd};
+
+    /// A hole, as a balloon device makes one (fallocate(2)).
+    pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (offset, len) = (offset.cast_signed(), len.cast_signed());
+        // SAFETY: numbers and a descriptor only.
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) == 0 }
+    }
+}
+
+#[test]
+fn memory_that_somebody_still_sees_is_not_used_again() {
+    let Some(pages) = Hugepages::take(PAGE, PAGES) else {
+        return;
+    };
+    let plan = plan();
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    let ram = zeroed(&plan)
+        .register(Book::default())
+        .expect("nothing is refused");
+    let view: GuestMemory = ram
+        .guest_memory()
+        .expect("the plan is what vm-memory wants");
+    let failed = ram
+        .unregister()
+        .repopulate(&workers, &Control::default())
+        .expect_err("there is a view");
+    assert!(matches!(failed.error, RepopulateError::Viewed));
+    view.write_obj(7_u8, GuestAddress(5)).expect("guest memory");
+    drop(view);
+    let (ram, _) = failed
+        .ram
+        .repopulate(&workers, &Control::default())
+        .expect("the view is gone");
+    drop((ram, workers));
+    pages.assert_clean();
+}
+
+#[test]
+fn everything_is_cleared_on_request_by_the_workers_of_its_node() {
+    let Some(pages) = Hugepages::take(PAGE, 2 * PAGES) else {
+        return;
+    };
+    let plan = plan();
+    let fresh = populated(&plan).0;
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    for method in prezero_memory::Method::available() {
+        let request = ClearRequest {
+            extents: ClearExtents::All,
+            choice: MethodChoice::Fixed(method),
+            ..ClearRequest::default()
+        };
+        let (ram, _) = populated(&plan);
+        let ram = ram
+            .stain(&workers, 0xa5, &Control::default())
+            .expect("nothing stops it");
+        let slot = ram.slots().next().expect("one slot");
+        assert!(!reads_as_zero(slot.hva + slot.len - 8, 8));
+        let (ram, report) = ram
+            .clear(&workers, &request, &Control::default())
+            .expect("nothing stops it");
+        assert!(reads_as_zero(slot.hva, slot.len), "{method}");
+        assert_eq!(report.workers.len(), plan.workers().len());
+        let by_worker: u64 = report.workers.iter().map(|w| w.cleared_bytes).sum();
+        assert_eq!((by_worker, report.bytes), (PAGES * PAGE, PAGES * PAGE));
+        assert_eq!(report.choices[0].reason, Reason::Requested);
+        drop(ram);
+    }
+    drop((cleared(&plan, fresh), workers));
+    pages.assert_clean();
+}

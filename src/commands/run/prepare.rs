@@ -1,0 +1,188 @@
+//! From reserved memory to memory that a guest may read: populate, clear, check the placement.
+
+use std::cell::Cell;
+use std::process;
+use std::time::Duration;
+
+use prezero_memory::{
+    ByteSize, Class, ClearReport, ClearRequest, Cleared, Control, GuestRam, MethodChoice,
+    NodeProgress, Plan, Populated, Reserved, Stall, WorkerReport, Workers, Zeroed,
+};
+use prezero_vmm::ProbeRequest;
+
+use super::finish;
+use super::machine::Machine;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::progress::Bars;
+use crate::report::run::{PlacementFacts, Report};
+
+/// How long the work may stand still before the user is told, in seconds.
+const STALL_TOLD: u64 = 10;
+/// How long it may go on after it was told to stop before the process ends itself.
+const STALL_ENDED: Duration = Duration::from_secs(3);
+
+impl Machine<'_> {
+    pub(super) fn prepare(
+        &mut self,
+        planned: &Plan,
+        reserved: GuestRam<Reserved>,
+        probe: &ProbeRequest,
+    ) -> Result<GuestRam<Zeroed>, Failure> {
+        let workers = Workers::start(planned.workers())?;
+        let populated = self.populate(planned, reserved, &workers)?;
+        let cleared = self.clear(planned, populated, &workers, probe)?;
+        drop(workers);
+        self.check_placement(planned, cleared)
+    }
+
+    fn populate(
+        &mut self,
+        planned: &Plan,
+        reserved: GuestRam<Reserved>,
+        workers: &Workers,
+    ) -> Result<GuestRam<Populated>, Failure> {
+        let populated = self.watched("populate", planned, workers, |control| {
+            reserved.populate(workers, control)
+        });
+        let (populated, done) = populated.map_err(|failed| failed.error)?;
+        self.report.set_workers(&done.workers);
+        self.warn_of_loose(planned, &done.workers);
+        self.lap("populate", done.bytes);
+        Ok(populated)
+    }
+
+    /// Clears what is not known to be zero, or everything. Where that is nothing it costs nothing.
+    fn clear(
+        &mut self,
+        planned: &Plan,
+        populated: GuestRam<Populated>,
+        workers: &Workers,
+        probe: &ProbeRequest,
+    ) -> Result<GuestRam<Cleared>, Failure> {
+        let request = ClearRequest {
+            extents: planned.clear(),
+            choice: self
+                .method
+                .map_or(MethodChoice::Measured, MethodChoice::Fixed),
+            used_next: probe.reads_first(),
+            ..ClearRequest::default()
+        };
+        let cleared = self.watched("clear", planned, workers, |control| {
+            populated.clear(workers, &request, control)
+        });
+        let (cleared, done) = cleared.map_err(|failed| failed.error)?;
+        if done.bytes > 0 {
+            self.report.set_clear(&done);
+            self.clear_laps(&done);
+        }
+        Ok(cleared)
+    }
+
+    fn clear_laps(&mut self, done: &ClearReport) {
+        let mut left = done.bytes;
+        if let Some((time, bytes)) = done.calibration {
+            self.clock.lap_of(self.report, "calibrate", time, bytes);
+            left -= bytes;
+        }
+        self.lap("clear", left);
+    }
+
+    fn check_placement(
+        &mut self,
+        planned: &Plan,
+        cleared: GuestRam<Cleared>,
+    ) -> Result<GuestRam<Zeroed>, Failure> {
+        let (zeroed, placement) = cleared
+            .check_placement(&self.control)
+            .map_err(|failed| failed.error)?;
+        if let Some(warning) = placement.warning() {
+            self.report.warn(warning);
+        }
+        self.report.placement = Some(PlacementFacts {
+            checked_pages: placement.checked_pages,
+            misplaced_pages: placement.misplaced_pages,
+        });
+        self.lap("verify", planned.bytes());
+        Ok(zeroed)
+    }
+
+    /// Does `work` with progress bars, and watches over it.
+    fn watched<T>(
+        &self,
+        phase: &str,
+        planned: &Plan,
+        workers: &Workers,
+        work: impl FnOnce(&Control<'_>) -> T,
+    ) -> T {
+        let mut nodes: Vec<(Option<u32>, u64)> = Vec::new();
+        for node in workers.nodes() {
+            let extents = planned.extents().filter(|extent| extent.node() == node);
+            nodes.push((Some(node), extents.map(|extent| extent.len().bytes()).sum()));
+        }
+        let bars = Bars::new(phase, &nodes);
+        let progress = |nodes: &[NodeProgress]| {
+            for (n, node) in nodes.iter().enumerate() {
+                bars.set(n, node.done);
+            }
+        };
+        let (report, json) = (&*self.report, self.args.json);
+        let told = Cell::new(false);
+        let stalled = |stall: &Stall| on_stall(stall, &told, report, json);
+        let control = Control {
+            progress: Some(&progress),
+            stalled: Some(&stalled),
+            ..self.control
+        };
+        let result = work(&control);
+        bars.finish();
+        result
+    }
+
+    fn warn_of_loose(&mut self, planned: &Plan, workers: &[WorkerReport]) {
+        let loose = workers.iter().filter(|worker| !worker.pinned).count();
+        // Where the host shows no topology the plan has warned already.
+        let to_pin = planned
+            .workers()
+            .iter()
+            .all(|worker| worker.cpu().is_some());
+        if loose > 0 && to_pin {
+            let all = workers.len();
+            self.report.warn(format!(
+                "{loose} of {all} workers could not be pinned to a CPU and may share one"
+            ));
+        }
+    }
+}
+
+/// Tells the user that populating stands still, and ends the process if it was told to stop and the
+/// kernel does not return: nothing else ends a call that the kernel retries for ever.
+fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
+    let far = stall.nodes.iter().map(|node| {
+        let (done, total) = (ByteSize(node.done), ByteSize(node.total));
+        format!("{done} of {total} on node {}", node.node)
+    });
+    let far = far.collect::<Vec<_>>().join(", ");
+    let seconds = stall.seconds;
+    if stall.stopping.is_some_and(|told| told >= STALL_ENDED) {
+        let failure = Failure {
+            class: Class::Stopped,
+            message: format!(
+                "Stopped while the kernel did not return from populating for {seconds} s, with {far}"
+            ),
+            fix: Some(match report.grown.is_empty() {
+                true => "sudo dmesg | tail; cat /proc/pressure/memory".to_owned(),
+                // Nothing is given back from here: the pages are still mapped.
+                false => {
+                    "prezero doctor shows what --reserve added and how to take it out".to_owned()
+                }
+            }),
+        };
+        let code = crate::failure::exit_code(failure.class);
+        let _ = finish(&mut report.clone(), Err(failure), json);
+        process::exit(code.into());
+    }
+    if seconds >= STALL_TOLD && !told.replace(true) {
+        output::warn(&format!("No page was populated for {seconds} s: {far}"));
+    }
+}
