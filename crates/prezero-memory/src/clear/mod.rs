@@ -22,7 +22,7 @@ pub use self::error::ClearError;
 use self::spans::Spans;
 use crate::control::Control;
 use crate::plan::{ClearExtents, Origin};
-use crate::work::{Job, MAX_CHUNK, Share, Target, WorkerReport};
+use crate::work::{Job, Share, Target, WorkerReport};
 use crate::workers::Workers;
 
 /// What is cleared, and how.
@@ -83,8 +83,7 @@ pub unsafe fn clear(
         |target: &&Target| request.extents == ClearExtents::All || target.origin != Origin::Fresh;
     let targets: Vec<Target> = targets.iter().filter(cleared).copied().collect();
     let (cut, used_next) = hot::pages_last(&targets, request);
-    let largest = request.chunk.unwrap_or(0).max(MAX_CHUNK);
-    let job = Job::new(workers, &cut, largest, control)?;
+    let job = Job::new(workers, &cut, request.chunk.unwrap_or(0), control)?;
     if targets.is_empty() {
         return Ok(ClearReport::default());
     }
@@ -142,7 +141,7 @@ pub(crate) unsafe fn stain(
     byte: u8,
     control: &Control<'_>,
 ) -> Result<(), ClearError> {
-    let job = Job::new(workers, targets, MAX_CHUNK, control)?;
+    let job = Job::new(workers, targets, 0, control)?;
     let work = |share: &Share<'_, ClearError>| {
         // SAFETY: handed on; no span outlives this call.
         let mut spans = unsafe { Spans::new(share) };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use prezero_host::PageSize;
 
 pub(crate) use self::progress::{Far, pace};
-pub(crate) use self::queue::{Chunk, MAX_CHUNK, Queue};
+pub(crate) use self::queue::{Chunk, Queue};
 use crate::control::{Cancel, Control, NodeProgress, StoppedBy};
 use crate::plan::Origin;
 use crate::size::PageBytes;
@@ -98,7 +98,7 @@ impl<'a, E: Send> Job<'a, E> {
     pub(crate) fn new(
         workers: &Workers,
         targets: &[Target],
-        max_chunk: u64,
+        least: u64,
         control: &Control<'a>,
     ) -> Result<Self, Unfinished<E>> {
         for target in targets {
@@ -113,7 +113,7 @@ impl<'a, E: Send> Job<'a, E> {
         }
         let queues = workers
             .nodes()
-            .map(|node| Queue::new(node, targets, workers.count_on(node), max_chunk));
+            .map(|node| Queue::new(node, targets, workers.count_on(node), least));
         let job = Self {
             queues: queues.collect(),
             cancel: control.cancel,

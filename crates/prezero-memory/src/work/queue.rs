@@ -8,17 +8,20 @@ use super::Target;
 use crate::control::NodeProgress;
 
 /// The most that is claimed at once: cancelling waits for one of these, about 4 ms.
-pub(crate) const MAX_CHUNK: u64 = 32 << 20;
+const MAX_CHUNK: u64 = 32 << 20;
 /// Chunks per worker at least, so that workers finish within a fraction of their time.
 const CHUNKS_PER_WORKER: u64 = 8;
 
 /// Splits a target of `len` among workers so that equal workers' parts differ by at most one chunk,
-/// and no chunk is larger than `max` or smaller than a page.
-pub(crate) fn chunk_len(node_bytes: u64, page: PageSize, workers: u64, max: u64) -> u64 {
+/// and no chunk is larger than [`MAX_CHUNK`] or smaller than a page; unless `least` bytes are asked for
+/// at once, which comes first.
+pub(crate) fn chunk_len(node_bytes: u64, page: PageSize, workers: u64, least: u64) -> u64 {
     // Base pages are populated 2 MiB at a time at least, whole transparent hugepages.
     let unit = page.max(PageSize::HUGE_2M);
     let fair = node_bytes / (workers.max(1) * CHUNKS_PER_WORKER);
-    unit.round_down(fair.min(max)).max(unit.bytes())
+    let fair = unit.round_down(fair.min(MAX_CHUNK)).max(unit.bytes());
+    // Whole pages; what has no next one is more than there is anyway.
+    fair.max(unit.round_up(least).unwrap_or(least))
 }
 
 /// A piece of a target that one worker works on.
@@ -47,14 +50,14 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(node: u32, targets: &[Target], workers: u64, max_chunk: u64) -> Self {
+    pub(crate) fn new(node: u32, targets: &[Target], workers: u64, least: u64) -> Self {
         let mut mine: Vec<&Target> = targets.iter().filter(|t| t.node == node).collect();
         // Gigantic pages first: the last chunks should be small ones.
         mine.sort_by_key(|target| std::cmp::Reverse(target.len.page_size()));
         let total = mine.iter().map(|target| target.len.bytes()).sum();
         let mut chunks = 0;
         let cuts = mine.into_iter().map(|target| {
-            let chunk = chunk_len(total, target.len.page_size(), workers, max_chunk);
+            let chunk = chunk_len(total, target.len.page_size(), workers, least);
             let first = chunks;
             chunks += target.len.bytes().div_ceil(chunk);
             Cut {

@@ -30,7 +30,7 @@ fn a_few_pages_are_shared_evenly_among_many_workers() {
         node: 0,
         origin: Origin::Fresh,
     }];
-    let parts = parts(&Queue::new(0, &targets, 64, MAX_CHUNK), 64);
+    let parts = parts(&Queue::new(0, &targets, 64, 0), 64);
     assert_eq!(parts.iter().sum::<u64>(), 320 * MIB);
     let (least, most) = (parts.iter().min().unwrap(), parts.iter().max().unwrap());
     assert!(most - least <= page.bytes(), "{parts:?}");
@@ -38,20 +38,23 @@ fn a_few_pages_are_shared_evenly_among_many_workers() {
 
 #[test]
 fn chunks_are_whole_pages_of_at_most_32_mib() {
-    assert_eq!(
-        chunk_len(16 << 30, PageSize::HUGE_2M, 2, MAX_CHUNK),
-        32 * MIB
-    );
-    assert_eq!(
-        chunk_len(64 * MIB, PageSize::HUGE_2M, 2, MAX_CHUNK),
-        4 * MIB
-    );
-    assert_eq!(
-        chunk_len(2 * MIB, PageSize::HUGE_2M, 64, MAX_CHUNK),
-        2 * MIB
-    );
-    assert_eq!(chunk_len(4 << 30, PageSize::HUGE_1G, 2, MAX_CHUNK), 1 << 30);
-    assert_eq!(chunk_len(4096, PageSize::BASE, 1, MAX_CHUNK), 2 * MIB);
+    assert_eq!(chunk_len(16 << 30, PageSize::HUGE_2M, 2, 0), 32 * MIB);
+    assert_eq!(chunk_len(64 * MIB, PageSize::HUGE_2M, 2, 0), 4 * MIB);
+    assert_eq!(chunk_len(2 * MIB, PageSize::HUGE_2M, 64, 0), 2 * MIB);
+    assert_eq!(chunk_len(4 << 30, PageSize::HUGE_1G, 2, 0), 1 << 30);
+    assert_eq!(chunk_len(4096, PageSize::BASE, 1, 0), 2 * MIB);
+}
+
+#[test]
+fn what_is_asked_for_at_once_is_claimed_at_once() {
+    // Otherwise each of two workers would get eight of 4 MiB.
+    let chunk = |page, least| chunk_len(64 * MIB, page, 2, least);
+    assert_eq!(chunk(PageSize::HUGE_2M, 32 * MIB), 32 * MIB);
+    assert_eq!(chunk(PageSize::HUGE_2M, 1 << 30), 1 << 30);
+    assert_eq!(chunk(PageSize::HUGE_2M, 4096), 4 * MIB);
+    assert_eq!(chunk(PageSize::HUGE_2M, 5 * MIB), 6 * MIB);
+    assert_eq!(chunk(PageSize::HUGE_1G, 32 * MIB), 1 << 30);
+    assert_eq!(chunk(PageSize::HUGE_2M, u64::MAX), u64::MAX);
 }
 
 proptest! {
@@ -68,7 +71,7 @@ proptest! {
             addr = start + len.bytes();
             Target { addr: start, len, node: 0, origin: Origin::Fresh }
         }).collect();
-        let queue = Queue::new(0, &targets, workers, MAX_CHUNK);
+        let queue = Queue::new(0, &targets, workers, 0);
         let mut chunks: Vec<(u64, u64)> = Vec::new();
         while let Some(Chunk { target, addr, len }) = queue.claim() {
             let page = target.len.page_size();
