@@ -1,10 +1,14 @@
 //! The command line.
 
+mod bench;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::{ClearExtents, Prealloc};
+
+pub(crate) use self::bench::{Bench, BenchArgs, BenchClearArgs};
 
 /// Builds the RAM of a KVM virtual machine on hugepages, zero by construction, before KVM sees it.
 #[derive(Debug, Parser)]
@@ -22,6 +26,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Say whether this host can do it, and if not, what to type.
     Doctor(DoctorArgs),
+    /// Measure how fast this host does it.
+    Bench(BenchArgs),
 }
 
 const MEMORY_HELP: &str = "\

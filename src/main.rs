@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod failure;
+mod measure;
 mod output;
 mod report;
 mod stop;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
             Command::Run(args) => commands::run::main(&args, start),
             Command::Plan(args) => commands::plan::main(&args),
             Command::Doctor(args) => commands::doctor::main(&args),
+            Command::Bench(args) => commands::bench::main(&args),
         },
         Err(error) => output::usage(&error),
     }

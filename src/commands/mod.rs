@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod plan;
 mod pools;

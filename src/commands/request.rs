@@ -23,7 +23,7 @@ pub(crate) fn request(memory: &MemoryArgs, populate: &PopulateArgs) -> Result<Re
     })
 }
 
-fn resolved(path: PathBuf) -> PathBuf {
+pub(super) fn resolved(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 

@@ -1,6 +1,9 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
+pub(crate) mod bench_clear;
+pub(crate) mod csv;
 pub(crate) mod doctor;
+mod figures;
 pub(crate) mod progress;
 pub(crate) mod text;
 
@@ -11,6 +14,7 @@ use prezero_memory::Class;
 use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
+use crate::report::bench_clear::ClearReport;
 use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
@@ -59,8 +63,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .first()
         .and_then(|arg| arg.to_str())
         .unwrap_or_default();
+    let bench = (command == "bench").then(|| args.get(1).and_then(|arg| arg.to_str()));
+    let clear = bench == Some(Some("clear"));
     let help = match command {
-        "run" | "plan" | "doctor" => format!("prezero {command} --help"),
+        "bench" if clear => "prezero bench clear --help".to_owned(),
+        "run" | "plan" | "doctor" | "bench" => format!("prezero {command} --help"),
         _ => "prezero --help".to_owned(),
     };
     let _ = error.print();
@@ -86,6 +93,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &PlanReport {
                     error: facts,
                     ..PlanReport::new()
+                },
+            ),
+            "bench" if clear => print_json(
+                &mut stdout,
+                &ClearReport {
+                    error: facts,
+                    ..ClearReport::new()
                 },
             ),
             "doctor" => print_json(

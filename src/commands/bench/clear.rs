@@ -1,0 +1,229 @@
+//! `prezero bench clear`: how fast this host clears memory, and how.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::process::ExitCode;
+
+use prezero_host::{Host, PageSize};
+use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
+
+use super::choice::{self, Baseline};
+
+use crate::cli::BenchClearArgs;
+use crate::commands::request::resolved;
+use crate::failure::Failure;
+use crate::measure::clear::{self, Measured, Memory, crossing, fence};
+use crate::measure::warning::{self, Warning};
+use crate::output;
+use crate::output::progress::Bars;
+use crate::report::bench_clear::ClearReport;
+use crate::report::facts::ErrorFacts;
+use crate::stop;
+
+/// Runs the command and prints its report.
+pub(crate) fn main(args: &BenchClearArgs) -> ExitCode {
+    let mut report = ClearReport::new();
+    let result = match stop::on_signals() {
+        Ok(cancel) => run(args, &cancel, &mut report),
+        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
+    };
+    report.error = result.as_ref().err().map(ErrorFacts::from);
+    output::finish(&report, result, args.json, |out| {
+        output::bench_clear::clear(out, &report)
+    })
+}
+
+fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Result<(), Failure> {
+    // What cannot be is refused before anything is measured.
+    let (methods, left_out) = choice::methods(&args.method)?;
+    let chunks: Vec<Option<u64>> = choice::chunks(&args.chunk)?.into_iter().map(Some).collect();
+    let baseline = Baseline::new(args.baseline.as_deref())?;
+    baseline.among(&clear::rows(&methods, &chunks, &[1]))?.ok();
+    let spec = spec(args)?;
+    let csv = args
+        .csv
+        .as_deref()
+        .map(|path| Ok::<_, Failure>((path, open(path)?)))
+        .transpose()?;
+
+    let host = Host::probe();
+    report.host = Some((&host).into());
+    warn(report, left_out);
+    warn(report, warning::of_machine(&host));
+    let control = Control {
+        cancel: Some(cancel),
+        ..Control::default()
+    };
+    let asked: Vec<usize> = args.threads.iter().map(|threads| threads.get()).collect();
+    let bars = Bars::new("populate", &[(None, spec.bytes)]);
+    let wanted = if asked.is_empty() { &[1][..] } else { &asked };
+    let memory = Memory::take(&host, spec, wanted, control, &|done| bars.set(0, done));
+    bars.finish();
+    let mut memory = memory?;
+    let threads = threads(&memory, &asked, report);
+    warn(report, of_memory(&memory, &chunks, &threads));
+
+    let rows = clear::rows(&methods, &chunks, &threads);
+    let runs = args.runs.get();
+    let bars = Bars::new(
+        "clear",
+        &[(None, clear::work(memory.bytes(), rows.len(), runs))],
+    );
+    let measured = clear::measure(&mut memory, &rows, runs, &|done| bars.set(0, done));
+    bars.finish();
+    let measured = measured?;
+    let best = Measured::best(
+        measured
+            .iter()
+            .filter(|row| row.is_uncached() && row.row.threads == threads[0]),
+    );
+    if let Some(uncached) = best.map(|best| best.row.method) {
+        report.crossing = Some((&crossing::measure(&mut memory, uncached)?).into());
+        report.fence = fence::measure(&mut memory, uncached)?
+            .as_ref()
+            .map(Into::into);
+    }
+    let baseline = match baseline.among(&rows)? {
+        Ok(row) => Some(row),
+        Err(missed) => {
+            warn(report, [missed]);
+            None
+        }
+    };
+    let baseline = choice::find(&measured, baseline);
+    report.set_rows(
+        &measured,
+        baseline,
+        memory.page_size().bytes(),
+        memory.bytes(),
+    );
+    report.populate_gbps = Some(memory.populate_gbps());
+    warn(report, of_rows(&measured, &memory));
+    csv.map_or(Ok(()), |(path, file)| write(path, file, report))
+}
+
+fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {
+    for warning in warnings {
+        let warning = warning.to_string();
+        output::warn(&warning);
+        report.warnings.push(warning);
+    }
+}
+
+/// What was asked for, on hugepages unless it says otherwise: ordinary memory is cleared at another
+/// speed.
+fn spec(args: &BenchClearArgs) -> Result<MemorySpec, Failure> {
+    let mut spec: MemorySpec = args.memory.parse()?;
+    if spec.hugepages == Hugepages::Auto {
+        spec.hugepages = Hugepages::On;
+    }
+    spec.path = spec.path.take().map(resolved);
+    let Some(bytes) = args.page else {
+        return Ok(spec);
+    };
+    let refused = |why: String, fix: &str| Failure {
+        class: Class::Usage,
+        message: format!("--page {}: {why}", ByteSize(bytes).to_spec()),
+        fix: Some(fix.to_owned()),
+    };
+    let page = PageSize::new(bytes)
+        .ok_or_else(|| refused("it is no size of a page".to_owned(), "--page 2M"))?;
+    if spec.hugepages == Hugepages::Off || spec.hugepage_size.is_some_and(|other| other != page) {
+        return Err(refused(
+            format!("memory '{}' says otherwise", args.memory),
+            "leave one of them out",
+        ));
+    }
+    spec.hugepage_size = Some(page);
+    Ok(spec)
+}
+
+/// The numbers of threads that there really are, each once, the smallest first.
+fn threads(memory: &Memory<'_>, asked: &[usize], report: &mut ClearReport) -> Vec<usize> {
+    let mut threads = Vec::new();
+    for &asked in asked {
+        let used = memory.threads(asked);
+        if used != asked {
+            warn(report, [Warning::ThreadsRaised { asked, used }]);
+        }
+        threads.push(used);
+    }
+    if threads.is_empty() {
+        threads = vec![memory.threads(1), memory.all_threads()];
+    }
+    threads.sort_unstable();
+    threads.dedup();
+    threads
+}
+
+fn of_memory(memory: &Memory<'_>, chunks: &[Option<u64>], threads: &[usize]) -> Vec<Warning> {
+    let mut found: Vec<Warning> = memory
+        .warnings()
+        .iter()
+        .cloned()
+        .map(Warning::Plan)
+        .collect();
+    if memory.loose() > 0 {
+        found.push(Warning::Loose {
+            workers: memory.loose(),
+        });
+    }
+    let bytes = memory.bytes();
+    let most = threads.iter().copied().max().unwrap_or(1);
+    let idle = chunks.iter().flatten().filter(|chunk| {
+        let claimed = memory.page_size().bytes().max(**chunk);
+        let (pieces, threads) = (bytes.div_ceil(claimed), most as u64);
+        // Of many pieces, one more or less is nothing.
+        pieces < 4 * threads && !pieces.is_multiple_of(threads)
+    });
+    found.extend(idle.min().map(|&chunk| Warning::Idle {
+        chunk,
+        threads: most,
+        bytes,
+    }));
+    found
+}
+
+fn of_rows(measured: &[Measured], memory: &Memory<'_>) -> Vec<Warning> {
+    let rows: Vec<(String, Vec<f64>)> = measured
+        .iter()
+        .map(|row| (row.row.name(), row.gbps.clone()))
+        .collect();
+    let mut found = warning::of_samples(&rows);
+    let all = memory.all_threads();
+    let with_all = measured.iter().filter(|row| row.row.threads == all);
+    let slowest = with_all.map(|row| row.summary.mean).min_by(f64::total_cmp);
+    found.extend(slowest.and_then(|clear| warning::first_touch(memory.populate_gbps(), clear)));
+    found
+}
+
+/// Opens it before minutes are spent on what goes into it, and leaves what is in it until then.
+fn open(path: &Path) -> Result<File, Failure> {
+    let opened = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path);
+    opened.map_err(|error| Failure {
+        class: match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
+            ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+                Class::Usage
+            }
+            _ => Class::Internal,
+        },
+        message: format!("{} cannot be written: {error}", path.display()),
+        fix: Some("--csv \"$(mktemp)\"".to_owned()),
+    })
+}
+
+fn write(path: &Path, file: File, report: &ClearReport) -> Result<(), Failure> {
+    let written = file.set_len(0).map_err(csv::Error::from);
+    let written = written.and_then(|()| output::csv::clear(&file, &report.rows));
+    written.map_err(|error| Failure {
+        class: Class::Internal,
+        message: format!("Writing {}: {}", path.display(), io::Error::from(error)),
+        fix: Some("--csv \"$(mktemp)\"".to_owned()),
+    })
+}

@@ -1,0 +1,15 @@
+//! `prezero bench`: how fast this host does it.
+
+mod choice;
+mod clear;
+
+use std::process::ExitCode;
+
+use crate::cli::{Bench, BenchArgs};
+
+/// Runs the measurement that was asked for.
+pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    match &args.bench {
+        Bench::Clear(args) => clear::main(args),
+    }
+}

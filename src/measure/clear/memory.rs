@@ -1,0 +1,203 @@
+//! The memory that is cleared, and the threads that do it.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use prezero_clear::Span;
+use prezero_host::{Host, PageSize};
+use prezero_memory::{
+    Class, ClearExtents, ClearRequest, Control, GuestRam, Layout, MemorySpec, MethodChoice,
+    NodeProgress, NodeWork, Plan, PlanWarning, Populated, Prealloc, Request, StoppedBy, Workers,
+    plan, plan_workers,
+};
+
+use super::{Row, gbps, sys};
+use crate::failure::Failure;
+
+/// What every pass has to clear: not zero, because some CPUs elide stores of zero over zero.
+pub(super) const STAIN: u8 = 0xa5;
+/// More threads than pieces of this size would idle.
+const PIECE: u64 = 2 << 20;
+
+/// Populated memory that passes clear in turn. Given back on drop.
+pub(crate) struct Memory<'a> {
+    /// There, except after a pass that failed.
+    ram: Option<GuestRam<Populated>>,
+    /// One for each number of threads, the first with all CPUs.
+    crews: Vec<Workers>,
+    /// How many were asked for of each but the first, and how many there are.
+    threads: Vec<(usize, usize)>,
+    control: Control<'a>,
+    bytes: u64,
+    page_size: PageSize,
+    populate_gbps: f64,
+    loose: usize,
+    warnings: Vec<PlanWarning>,
+}
+
+impl<'a> Memory<'a> {
+    /// Takes and populates memory, with all CPUs, and makes the threads for each of these numbers.
+    /// `progress` is told how many bytes are populated, which takes long on memory new to the machine.
+    pub(crate) fn take(
+        host: &Host,
+        spec: MemorySpec,
+        threads: &[usize],
+        control: Control<'a>,
+        progress: &dyn Fn(u64),
+    ) -> Result<Self, Failure> {
+        let request = Request {
+            zones: vec![spec],
+            prealloc: Prealloc::Eager,
+            // No guest will see it, so that it needs no hole and is in as few pieces as there can be.
+            layout: Some(Layout::new(u8::MAX, Vec::new())),
+            ..Request::default()
+        };
+        let planned = plan(host, &request)?;
+        let work = work(&planned);
+        let mut crews = vec![Workers::start(&plan_workers(host, &work, None, None))?];
+        let mut counts = Vec::new();
+        for &asked in threads {
+            let workers = plan_workers(host, &work, Some(asked), None);
+            counts.push((asked, workers.len()));
+            if crews.iter().all(|crew| crew.count() != workers.len()) {
+                crews.push(Workers::start(&workers)?);
+            }
+        }
+        let far = |nodes: &[NodeProgress]| progress(nodes.iter().map(|node| node.done).sum());
+        let watched = Control {
+            progress: Some(&far),
+            ..control
+        };
+        let populated = GuestRam::reserve(&planned)?.populate(&crews[0], &watched);
+        let (ram, report) = populated.map_err(|failed| failed.error)?;
+        Ok(Self {
+            ram: Some(ram),
+            crews,
+            threads: counts,
+            control,
+            bytes: planned.bytes(),
+            page_size: planned
+                .extents()
+                .map(|extent| extent.page_size())
+                .max()
+                .unwrap_or(PageSize::BASE),
+            populate_gbps: gbps(report.bytes, report.time),
+            loose: report
+                .workers
+                .iter()
+                .filter(|worker| !worker.pinned)
+                .count(),
+            warnings: planned.warnings().to_vec(),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// How fast it was populated, with all CPUs.
+    pub(crate) fn populate_gbps(&self) -> f64 {
+        self.populate_gbps
+    }
+
+    /// How many of the threads with all CPUs are not pinned.
+    pub(crate) fn loose(&self) -> usize {
+        self.loose
+    }
+
+    pub(crate) fn warnings(&self) -> &[PlanWarning] {
+        &self.warnings
+    }
+
+    /// All threads that there can be.
+    pub(crate) fn all_threads(&self) -> usize {
+        self.crews[0].count()
+    }
+
+    /// How many threads there are where `asked` were asked for: each node with memory needs one.
+    pub(crate) fn threads(&self, asked: usize) -> usize {
+        let mut counts = self.threads.iter();
+        let count = counts.find(|(wanted, _)| *wanted == asked);
+        count.map_or(asked, |(_, used)| *used)
+    }
+
+    /// Fills the memory with [`STAIN`], then clears it: how long the clearing took.
+    pub(crate) fn pass(&mut self, row: &Row) -> Result<Duration, Failure> {
+        let dirty = self.dirty()?;
+        self.clear(dirty, row)
+    }
+
+    fn dirty(&mut self) -> Result<GuestRam<Populated>, Failure> {
+        let ram = self.ram.take().ok_or_else(lost)?;
+        let stained = ram.stain(&self.crews[0], STAIN, &self.control);
+        Ok(stained.map_err(|failed| failed.error)?)
+    }
+
+    fn clear(&mut self, dirty: GuestRam<Populated>, row: &Row) -> Result<Duration, Failure> {
+        let crew = self.crews.iter().find(|crew| crew.count() == row.threads);
+        let crew = crew.unwrap_or(&self.crews[0]);
+        let how = ClearRequest {
+            extents: ClearExtents::All,
+            choice: MethodChoice::Fixed(row.method),
+            chunk: row.chunk,
+            ..ClearRequest::default()
+        };
+        let cleared = dirty.clear(crew, &how, &self.control);
+        let (ram, report) = cleared.map_err(|failed| failed.error)?;
+        self.ram = Some(ram.into_unknown());
+        Ok(report.time)
+    }
+
+    /// The largest piece of it, for measurements of a part by this thread alone.
+    pub(super) fn piece(&mut self) -> Result<Span<'_>, Failure> {
+        self.check()?;
+        let ram = self.ram.as_mut().ok_or_else(lost)?;
+        let pieces = sys::spans(ram).into_iter();
+        pieces.max_by_key(Span::len).ok_or_else(lost)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let by = match self.control.stopped_by() {
+            None => return Ok(()),
+            Some(StoppedBy::Cancel) => "Cancelled by a signal",
+            Some(StoppedBy::Deadline) => "Deadline passed",
+        };
+        Err(Failure {
+            class: Class::Stopped,
+            message: format!("{by} while measuring"),
+            fix: None,
+        })
+    }
+}
+
+/// A pass after one that failed; nobody asks for it.
+fn lost() -> Failure {
+    Failure {
+        class: Class::Internal,
+        message: "The memory of the measurement is gone".to_owned(),
+        fix: None,
+    }
+}
+
+/// What there is to clear on each node.
+fn work(plan: &Plan) -> Vec<NodeWork> {
+    let mut work: Vec<NodeWork> = Vec::new();
+    for extent in plan.extents() {
+        let (node, bytes) = (extent.node(), extent.len().bytes());
+        let pages = bytes.div_ceil(PIECE);
+        match work.iter_mut().find(|work| work.node == node) {
+            Some(work) => {
+                work.bytes += bytes;
+                work.pages += pages;
+            }
+            None => work.push(NodeWork { node, bytes, pages }),
+        }
+    }
+    work
+}

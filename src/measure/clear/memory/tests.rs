@@ -1,0 +1,75 @@
+use prezero_clear::Method;
+use prezero_memory::{Cancel, Hugepages};
+
+use super::*;
+
+fn ordinary(threads: &[usize], control: Control<'static>) -> Memory<'static> {
+    let spec = MemorySpec {
+        hugepages: Hugepages::Off,
+        ..MemorySpec::new(8 << 20)
+    };
+    Memory::take(&Host::probe(), spec, threads, control, &|_| ()).expect("8 MiB")
+}
+
+/// Whether every byte of it is `byte`.
+fn is_all(ram: &mut GuestRam<Populated>, byte: u8) -> bool {
+    let wanted = u64::from_ne_bytes([byte; 8]);
+    sys::spans(ram).into_iter().all(|span| {
+        let words = std::ptr::with_exposed_provenance::<u64>(span.addr());
+        // SAFETY: the span is mapped, populated and whole cache lines, and nobody else uses it.
+        (0..span.len() / 8).all(|n| unsafe { words.add(n).read_volatile() } == wanted)
+    })
+}
+
+#[test]
+fn a_pass_begins_with_dirty_memory_and_ends_with_zeros() {
+    let mut memory = ordinary(&[1], Control::default());
+    for method in Method::available() {
+        let mut dirty = memory.dirty().expect("not cancelled");
+        assert!(is_all(&mut dirty, STAIN));
+        let row = Row {
+            method,
+            chunk: Some(4096),
+            threads: 1,
+        };
+        let took = memory.clear(dirty, &row).expect("not cancelled");
+        assert!(took > Duration::ZERO);
+        let cleared = memory.ram.as_mut().expect("it did not fail");
+        assert!(is_all(cleared, 0), "{method}");
+    }
+}
+
+#[test]
+fn there_are_threads_for_each_number_that_is_asked_for() {
+    let memory = ordinary(&[1, 3, 3], Control::default());
+    assert_eq!((memory.threads(1), memory.threads(3)), (1, 3));
+    let counts: Vec<usize> = memory.crews.iter().map(Workers::count).collect();
+    assert_eq!(counts[0], memory.all_threads());
+    assert!(counts.contains(&1) && counts.contains(&3), "{counts:?}");
+}
+
+#[test]
+fn after_a_cancel_every_measurement_ends() {
+    static CANCEL: std::sync::LazyLock<Cancel> = std::sync::LazyLock::new(Cancel::new);
+    let control = Control {
+        cancel: Some(&CANCEL),
+        ..Control::default()
+    };
+    let mut memory = ordinary(&[1], control);
+    CANCEL.cancel();
+    let failure = memory.piece().expect_err("cancelled");
+    assert_eq!(failure.class, Class::Stopped);
+    assert_eq!(memory.dirty().expect_err("cancelled").class, Class::Stopped);
+}
+
+#[test]
+fn the_chunk_of_a_row_is_that_of_its_pass() {
+    let mut memory = ordinary(&[1], Control::default());
+    let row = Row {
+        method: Method::cached(),
+        chunk: Some(4096 + 64),
+        threads: 1,
+    };
+    let failure = memory.pass(&row).expect_err("no such chunk can be");
+    assert!(failure.message.contains("4160"), "{}", failure.message);
+}

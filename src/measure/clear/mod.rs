@@ -1,0 +1,152 @@
+//! How fast memory is cleared: by which method, in which chunks, with how many threads.
+
+pub(crate) mod crossing;
+pub(crate) mod fence;
+mod memory;
+mod sys;
+
+use std::time::Duration;
+
+use prezero_clear::{Method, Stores};
+use prezero_memory::ByteSize;
+
+pub(crate) use self::memory::Memory;
+use super::rounds::interleave;
+use super::stats::Summary;
+use crate::failure::Failure;
+
+/// One way of clearing all of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) method: Method,
+    /// How much one string instruction or loop covers, in bytes; `None` for as much as there is.
+    pub(crate) chunk: Option<u64>,
+    pub(crate) threads: usize,
+}
+
+impl Row {
+    /// `clzero 4K, 2 threads`.
+    pub(crate) fn name(&self) -> String {
+        let method = self.method.name();
+        let chunk = self.chunk.map_or(String::new(), |chunk| {
+            format!(" {}", ByteSize(chunk).to_spec())
+        });
+        format!("{method}{chunk}, {}", thread_count(self.threads))
+    }
+}
+
+/// `1 thread`, `2 threads`.
+pub(crate) fn thread_count(threads: usize) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    format!("{threads} thread{plural}")
+}
+
+/// Every method with every chunk with every number of threads.
+pub(crate) fn rows(methods: &[Method], chunks: &[Option<u64>], threads: &[usize]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for &threads in threads {
+        for &method in methods {
+            rows.extend(chunks.iter().map(|&chunk| Row {
+                method,
+                chunk,
+                threads,
+            }));
+        }
+    }
+    rows
+}
+
+/// A row and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// One for each counted pass, in their order.
+    pub(crate) samples: Vec<Duration>,
+    /// The same in GB/s.
+    pub(crate) gbps: Vec<f64>,
+    pub(crate) summary: Summary,
+}
+
+impl Measured {
+    pub(crate) fn new(row: Row, bytes: u64, samples: Vec<Duration>) -> Option<Self> {
+        let gbps: Vec<f64> = samples.iter().map(|time| gbps(bytes, *time)).collect();
+        let summary = Summary::of(&gbps)?;
+        Some(Self {
+            row,
+            samples,
+            gbps,
+            summary,
+        })
+    }
+
+    /// The fastest by its mean.
+    pub(crate) fn best<'a>(rows: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
+        rows.max_by(|a, b| a.summary.mean.total_cmp(&b.summary.mean))
+    }
+
+    pub(crate) fn is_uncached(&self) -> bool {
+        self.row.method.stores() == Stores::Uncached
+    }
+}
+
+/// Measures all rows, `runs` times each. `progress` is told how many bytes have been cleared.
+pub(crate) fn measure(
+    memory: &mut Memory<'_>,
+    rows: &[Row],
+    runs: usize,
+    progress: &dyn Fn(u64),
+) -> Result<Vec<Measured>, Failure> {
+    let bytes = memory.bytes();
+    let mut done = 0;
+    let samples = interleave(rows.len(), runs, |n| {
+        let time = memory.pass(&rows[n])?;
+        done += bytes;
+        progress(done);
+        Ok::<_, Failure>(time)
+    })?;
+    let rows = rows.iter().zip(samples);
+    Ok(rows
+        .filter_map(|(row, samples)| Measured::new(*row, bytes, samples))
+        .collect())
+}
+
+/// All bytes that [`measure`] clears.
+pub(crate) fn work(bytes: u64, rows: usize, runs: usize) -> u64 {
+    bytes
+        .saturating_mul(rows as u64)
+        .saturating_mul(runs as u64 + 1)
+}
+
+/// GB/s, 10^9 bytes.
+#[allow(clippy::cast_precision_loss)] // a measured figure
+pub(crate) fn gbps(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64().max(1e-9) / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_every_combination() {
+        let methods = [
+            Method::cached(),
+            Method::named("portable").expect("everywhere"),
+        ];
+        let all = rows(&methods, &[Some(4096), Some(2 << 20), None], &[1, 2]);
+        assert_eq!(all.len(), 2 * 3 * 2);
+        assert_eq!(all[0].name(), "cached 4K, 1 thread");
+        assert_eq!(all[10].name(), "portable 2M, 2 threads");
+        assert_eq!(all[11].name(), "portable, 2 threads");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_each_pass() {
+        let row = rows(&[Method::cached()], &[None], &[1])[0];
+        let samples = [1000, 500].map(Duration::from_millis).to_vec();
+        let measured = Measured::new(row, 10_000_000_000, samples).expect("samples");
+        assert_eq!(measured.gbps, [10.0, 20.0]);
+        assert_eq!(measured.summary.mean, 15.0);
+        assert!(Measured::new(row, 1, Vec::new()).is_none());
+    }
+}

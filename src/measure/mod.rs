@@ -1,0 +1,7 @@
+//! Measuring: samples in an order that is fair to every row, what they come to, and what to say about
+//! them. Nothing here prints, and all but [`clear`] knows nothing about memory.
+
+pub(crate) mod clear;
+pub(crate) mod rounds;
+pub(crate) mod stats;
+pub(crate) mod warning;

@@ -1,0 +1,244 @@
+//! What a reader of figures should know before believing them, with advice.
+
+use std::fmt;
+use std::fs;
+
+use prezero_host::Host;
+use prezero_memory::{ByteSize, PlanWarning};
+
+use super::stats::{Summary, outliers};
+
+/// σ above this part of the mean is noise.
+const NOISY: f64 = 0.05;
+/// With fewer runs σ says little.
+const FEW: usize = 3;
+/// Populating slower than the slowest clear by more than this is the first touch of memory.
+const SLOW_TOUCH: f64 = 4.0;
+
+/// Something about a measurement that its figures do not show.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Warning {
+    /// A method that was named is not one of this CPU.
+    LeftOut { why: String },
+    /// What the planner chose.
+    Plan(PlanWarning),
+    /// Fewer threads asked for than nodes with memory.
+    ThreadsRaised { asked: usize, used: usize },
+    /// Workers that are not pinned may share a CPU.
+    Loose { workers: usize },
+    /// No row to compare with.
+    NoBaseline { name: String },
+    /// A chunk is too large for all threads to have one.
+    Idle {
+        chunk: u64,
+        threads: usize,
+        bytes: u64,
+    },
+    /// Rows with a wide spread; the widest of them.
+    Noisy {
+        rows: usize,
+        of: usize,
+        worst: String,
+        spread: f64,
+    },
+    /// Rows with samples far from the others.
+    Outliers {
+        rows: usize,
+        of: usize,
+        first: String,
+    },
+    /// Too few samples for a spread.
+    FewRuns { runs: usize },
+    /// Others use the CPUs.
+    Busy { load: f64, cpus: usize },
+    /// Populating was much slower than clearing, both in GB/s: memory new to the machine.
+    SlowFirstTouch { populate: f64, clear: f64 },
+    /// The machine is itself a virtual one.
+    Hypervisor,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeftOut { why } => write!(f, "Left out: {why}"),
+            Self::Plan(warning) => warning.fmt(f),
+            Self::ThreadsRaised { asked, used } => write!(
+                f,
+                "{asked} threads asked for, {used} used: each node with memory needs one, and each thread a piece of it"
+            ),
+            Self::Loose { workers } => write!(
+                f,
+                "{workers} workers are not pinned to a CPU and may share one: let the process use all CPUs (taskset, cpuset)"
+            ),
+            Self::NoBaseline { name } => write!(
+                f,
+                "There are no ratios, because {name} was not measured: name a row with --baseline METHOD:CHUNK"
+            ),
+            Self::Idle { chunk, threads, bytes } => write!(
+                f,
+                "Chunks of {} are too large for {threads} threads to have equal shares of {}: measure more memory, or smaller chunks",
+                ByteSize(*chunk),
+                ByteSize(*bytes)
+            ),
+            Self::Noisy { rows, of, worst, spread } => write!(
+                f,
+                "{rows} of {of} rows vary by more than {:.0} % of their mean, {worst} by {:.0} %: end what else runs here, or raise --runs",
+                NOISY * 100.0,
+                spread * 100.0
+            ),
+            Self::Outliers { rows, of, first } => write!(
+                f,
+                "{rows} of {of} rows have samples far from their others, the first is {first}: something ran meanwhile; measure again on a quiet machine"
+            ),
+            Self::FewRuns { runs } => write!(
+                f,
+                "A spread from {runs} runs says little: --runs 5 or more"
+            ),
+            Self::Busy { load, cpus } => write!(
+                f,
+                "The load average was {load:.1} with {cpus} CPUs when this began: wait until others are done"
+            ),
+            Self::SlowFirstTouch { populate, clear } => write!(
+                f,
+                "Populating went at {populate:.1} GB/s where clearing goes at {clear:.1}: the first touch of memory that a hypervisor has to find; it is not in these figures, and touching the hugepages once after reserving them takes it out of others, too"
+            ),
+            Self::Hypervisor => f.write_str(
+                "This machine is itself a virtual one: trust ratios more than figures, and compare within one run"
+            ),
+        }
+    }
+}
+
+/// What the samples of all rows give away about the machine; each row has a name.
+pub(crate) fn of_samples(rows: &[(String, Vec<f64>)]) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let of = rows.len();
+    let spread = |samples: &[f64]| Summary::of(samples).and_then(|row| row.spread());
+    let noisy: Vec<(&String, f64)> = rows
+        .iter()
+        .filter_map(|(name, samples)| Some((name, spread(samples)?)))
+        .filter(|(_, spread)| *spread > NOISY)
+        .collect();
+    if let Some((worst, spread)) = noisy.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        found.push(Warning::Noisy {
+            rows: noisy.len(),
+            of,
+            worst: (*worst).clone(),
+            spread: *spread,
+        });
+    }
+    let odd = rows.iter().filter(|(_, samples)| outliers(samples) > 0);
+    let odd: Vec<&String> = odd.map(|(name, _)| name).collect();
+    if let Some(first) = odd.first() {
+        found.push(Warning::Outliers {
+            rows: odd.len(),
+            of,
+            first: (*first).clone(),
+        });
+    }
+    let runs = rows.iter().map(|(_, samples)| samples.len()).min();
+    if let Some(runs) = runs.filter(|runs| *runs < FEW) {
+        found.push(Warning::FewRuns { runs });
+    }
+    found
+}
+
+/// What the machine is and does before a measurement begins.
+pub(crate) fn of_machine(host: &Host) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    found.extend(busy(&load, host.allowed_cpus.len()));
+    if host.cpu.hypervisor {
+        found.push(Warning::Hypervisor);
+    }
+    found
+}
+
+/// `loadavg` is /proc/loadavg (proc_loadavg(5)): the first figure is that of the last minute.
+fn busy(loadavg: &str, cpus: usize) -> Option<Warning> {
+    let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
+    #[allow(clippy::cast_precision_loss)] // a number of CPUs
+    let many = cpus as f64 / 2.0;
+    (load > many).then_some(Warning::Busy { load, cpus })
+}
+
+/// Rates of populating and of the slowest clear with the same threads, in GB/s.
+pub(crate) fn first_touch(populate: f64, clear: f64) -> Option<Warning> {
+    (populate * SLOW_TOUCH < clear).then_some(Warning::SlowFirstTouch { populate, clear })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, samples: &[f64]) -> (String, Vec<f64>) {
+        (name.to_owned(), samples.to_vec())
+    }
+
+    #[test]
+    fn a_quiet_machine_earns_no_warning() {
+        let rows = [row("a", &[10.0, 10.1, 9.9]), row("b", &[5.0, 5.1, 5.05])];
+        assert_eq!(of_samples(&rows), []);
+        assert_eq!(busy("0.90 1.00 1.00 1/200 7", 2), None);
+        assert_eq!(first_touch(8.0, 10.0), None);
+    }
+
+    #[test]
+    fn noise_names_the_widest_row() {
+        let rows = [
+            row("a", &[10.0, 11.5, 9.0]),
+            row("b", &[5.0, 8.0, 3.0]),
+            row("c", &[1.0; 3]),
+        ];
+        let found = of_samples(&rows);
+        let [
+            Warning::Noisy {
+                rows: 2,
+                of: 3,
+                worst,
+                spread,
+            },
+        ] = &found[..]
+        else {
+            panic!("{found:?}");
+        };
+        assert_eq!(worst, "b");
+        assert!((0.4..0.5).contains(spread), "{spread}");
+    }
+
+    #[test]
+    fn outliers_and_few_runs_are_said() {
+        let rows = [row("a", &[100.0, 100.1, 99.9, 100.0, 96.0])];
+        let first = "a".to_owned();
+        assert_eq!(
+            of_samples(&rows),
+            [Warning::Outliers {
+                rows: 1,
+                of: 1,
+                first
+            }]
+        );
+        assert_eq!(
+            of_samples(&[row("a", &[1.0, 1.0])]),
+            [Warning::FewRuns { runs: 2 }]
+        );
+    }
+
+    #[test]
+    fn more_load_than_half_the_cpus_is_said() {
+        let wanted = Warning::Busy {
+            load: 1.01,
+            cpus: 2,
+        };
+        assert_eq!(busy("1.01 0.10 0.10 1/200 7", 2), Some(wanted));
+        assert_eq!(busy("", 2), None);
+    }
+
+    #[test]
+    fn populating_much_slower_than_clearing_is_the_first_touch() {
+        assert!(matches!(
+            first_touch(1.0, 9.0),
+            Some(Warning::SlowFirstTouch { .. })
+        ));
+    }
+}
