@@ -176,6 +176,7 @@ const DOCTOR_HELP: &str = "\
 Examples:
   prezero doctor
   prezero doctor --memory size=16G,hugepages=on --prealloc
+  prezero doctor --calibrate
   prezero doctor --record /tmp/host && prezero plan --root /tmp/host --memory 16G
 
 Exit codes: 0 if `prezero run` with the same options would find nothing in its way, otherwise the \
@@ -194,6 +195,12 @@ pub(crate) struct DoctorArgs {
     /// bug report.
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
+
+    /// Measure on up to 1 GiB how fast each method clears memory here, and which one a run would
+    /// choose: the long calibration, some seconds to half a minute. Takes free hugepages, or else
+    /// ordinary memory.
+    #[arg(long, conflicts_with = "root")]
+    pub(crate) calibrate: bool,
 
     #[command(flatten)]
     pub(crate) host: HostArgs,

@@ -1,5 +1,6 @@
 //! `prezero doctor`: whether this host can do it, and if not, what to type.
 
+mod clearing;
 mod cpus;
 mod kernel;
 mod kvm;
@@ -87,7 +88,12 @@ fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
         report.regions = Region::of(plan);
     }
     report.findings = findings(&case);
-    first_problem(&report.findings).map_or(Ok(()), Err)
+    let problem = first_problem(&report.findings);
+    let calibrated = match args.calibrate {
+        true => clearing::calibrate(&host).map(|facts| report.calibration = Some(facts)),
+        false => Ok(()),
+    };
+    problem.map_or(calibrated, Err)
 }
 
 /// All checks, in the order in which they are shown.
@@ -108,6 +114,9 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     found.extend(limits::cgroups(case));
     found.extend(limits::process(case.host));
     found.extend(cpus::check(case));
+    if live {
+        found.push(clearing::check());
+    }
     found.push(kernel::version(case));
     if live {
         found.push(unheld::check(case.host));

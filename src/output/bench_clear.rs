@@ -124,7 +124,7 @@ fn is(row: &RowFacts, name: &RowName) -> bool {
 }
 
 /// Rates over sizes, and where the curves cross.
-fn crossing(out: &mut impl Write, crossing: &CrossingFacts) -> io::Result<()> {
+pub(super) fn crossing(out: &mut impl Write, crossing: &CrossingFacts) -> io::Result<()> {
     let CrossingFacts {
         cached, uncached, ..
     } = crossing;

@@ -15,6 +15,9 @@ pub(crate) fn doctor(out: &mut impl Write, report: &DoctorReport) -> io::Result<
     if !report.pools.is_empty() {
         writeln!(out, "\n{}", table(&report.pools))?;
     }
+    if let Some(calibration) = &report.calibration {
+        super::calibration::calibration(out, calibration)?;
+    }
     if !report.recorded.is_empty() {
         writeln!(
             out,

@@ -1,6 +1,7 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
 pub(crate) mod bench_clear;
+mod calibration;
 pub(crate) mod csv;
 pub(crate) mod doctor;
 mod figures;

@@ -6,6 +6,7 @@ use prezero_host::Host;
 use prezero_memory::Class;
 use serde::{Serialize, Serializer};
 
+use super::calibration::CalibrationFacts;
 use super::facts::{ErrorFacts, HostFacts, Region};
 use crate::failure::{Failure, class_name};
 
@@ -17,6 +18,9 @@ pub(crate) struct DoctorReport {
     pub(crate) findings: Vec<Finding>,
     pub(crate) pools: Vec<PoolRow>,
     pub(crate) regions: Vec<Region>,
+    /// Of `--calibrate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calibration: Option<CalibrationFacts>,
     /// The files of `--record`, relative to its directory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) recorded: Vec<PathBuf>,
@@ -33,6 +37,7 @@ impl DoctorReport {
             findings: Vec::new(),
             pools: Vec::new(),
             regions: Vec::new(),
+            calibration: None,
             recorded: Vec::new(),
             error: None,
         }

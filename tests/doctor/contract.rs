@@ -136,6 +136,7 @@ fn findings_come_in_their_order_and_within_a_second() {
         "limits",
         "ulimit",
         "cpus",
+        "clearing",
         "kernel",
         "held",
         "reserved",

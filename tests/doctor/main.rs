@@ -1,5 +1,6 @@
 //! `prezero doctor` from the outside: its findings here and on recorded hosts, and the exit codes of `run`.
 
+mod calibration;
 mod contract;
 mod exit_codes;
 mod fixtures;

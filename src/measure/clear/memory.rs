@@ -32,6 +32,7 @@ pub(crate) struct Memory<'a> {
     control: Control<'a>,
     bytes: u64,
     page_size: PageSize,
+    hugetlb: bool,
     populate_gbps: f64,
     loose: usize,
     warnings: Vec<PlanWarning>,
@@ -83,6 +84,9 @@ impl<'a> Memory<'a> {
                 .map(|extent| extent.page_size())
                 .max()
                 .unwrap_or(PageSize::BASE),
+            hugetlb: planned
+                .extents()
+                .all(|extent| extent.backing().is_hugetlb()),
             populate_gbps: gbps(report.bytes, report.time),
             loose: report
                 .workers
@@ -99,6 +103,10 @@ impl<'a> Memory<'a> {
 
     pub(crate) fn page_size(&self) -> PageSize {
         self.page_size
+    }
+
+    pub(crate) fn is_hugetlb(&self) -> bool {
+        self.hugetlb
     }
 
     /// How fast it was populated, with all CPUs.

@@ -1,5 +1,6 @@
 //! How fast memory is cleared: by which method, in which chunks, with how many threads.
 
+pub(crate) mod calibration;
 pub(crate) mod crossing;
 pub(crate) mod fence;
 mod memory;
