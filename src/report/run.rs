@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_memory::{ClearReport, Grown, NodeChoice, Plan, WorkerReport};
+use prezero_memory::{ChosenMethod, ClearReport, Grown, Plan, WorkerReport};
 use serde::Serialize;
 
 use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
@@ -73,8 +73,8 @@ pub(crate) struct ClearTrial {
     pub(crate) gbps: f64,
 }
 
-impl From<&NodeChoice> for ClearChoice {
-    fn from(choice: &NodeChoice) -> Self {
+impl From<&ChosenMethod> for ClearChoice {
+    fn from(choice: &ChosenMethod) -> Self {
         let trials = choice.trials.iter().map(|trial| ClearTrial {
             method: trial.method.name(),
             bytes: trial.bytes,

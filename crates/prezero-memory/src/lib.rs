@@ -77,7 +77,7 @@ pub use prezero_host::{Host, IdSet, PageSize};
 pub use crate::adapter::{GuestMemory, Owned};
 pub use crate::class::Class;
 pub use crate::clear::{
-    Calibration, ClearError, ClearReport, ClearRequest, MethodChoice, NodeChoice, Reason, Trial,
+    Calibration, ChosenMethod, ClearError, ClearReport, ClearRequest, MethodChoice, Reason, Trial,
     clear,
 };
 pub use crate::control::{Cancel, Control, NodeProgress, OnStall, Progress, Stall, StoppedBy};

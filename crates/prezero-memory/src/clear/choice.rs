@@ -74,7 +74,7 @@ impl Reason {
 
 /// What was chosen for the memory of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeChoice {
+pub struct ChosenMethod {
     /// The node.
     pub node: u32,
     /// The method that cleared it, apart from what was cleared by trying.
@@ -180,7 +180,7 @@ impl Choosing {
         }
     }
 
-    pub(super) fn chosen(self) -> NodeChoice {
+    pub(super) fn chosen(self) -> ChosenMethod {
         let method = self.method();
         let tallies = self.tallies.into_inner();
         let Tallies { workers, times } = tallies.unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +193,7 @@ impl Choosing {
                 bytes: self.piece.unwrap_or(0),
                 time: time / workers.max(1),
             });
-        NodeChoice {
+        ChosenMethod {
             node: self.node,
             method,
             reason: self.reason,

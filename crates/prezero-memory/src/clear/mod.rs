@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use prezero_clear::{Clearing, Coherent, Incoherent, Method, Span, account};
 
-pub use self::choice::{Calibration, MethodChoice, NodeChoice, Reason, Trial};
+pub use self::choice::{Calibration, ChosenMethod, MethodChoice, Reason, Trial};
 use self::choice::{Choosing, Tried};
 pub use self::error::ClearError;
 use self::spans::Spans;
@@ -56,7 +56,7 @@ pub struct ClearReport {
     /// were cleared by trying: they need not be cleared again.
     pub calibration: Option<(Duration, u64)>,
     /// What was chosen for each node with memory to clear, and why.
-    pub choices: Vec<NodeChoice>,
+    pub choices: Vec<ChosenMethod>,
     /// Every worker; none where nothing was to be cleared.
     pub workers: Vec<WorkerReport>,
 }
