@@ -124,7 +124,16 @@ fn check_memory(report: &Value, bytes: u64, eager: bool) {
         );
         let inside = |slot: &&Value| number(slot, "gpa") <= gpa && gpa + len <= end(slot);
         assert_eq!(slots.iter().filter(inside).count(), 1, "{report:#}");
-        number(region, "node");
+        let node = number(region, "node");
+        assert!(list(region, "nodes").contains(&node.into()), "{region:#}");
+        match &region["policy"] {
+            Value::Null => assert_eq!(list(region, "nodes").len(), 1, "{region:#}"),
+            policy => assert!(
+                ["bind", "preferred", "interleave"]
+                    .iter()
+                    .any(|name| policy == name)
+            ),
+        }
         let backing = text(region, "backing");
         assert!(["memfd", "thp", "base"].contains(&backing), "{backing}");
         assert_eq!(text(region, "origin"), "fresh");

@@ -25,7 +25,7 @@ pub(crate) fn of_mapping(host: &Host, extent: &Extent, dir: Option<&Path>) -> Op
         false => (None, available.pages(page)),
     };
     if needed.pages() > free {
-        let short = available.short(page, node, needed.pages(), free, None);
+        let short = available.short(page, node, needed.pages(), free);
         return Some(Cause::Short(short));
     }
     // Faulting is not refused before it is tried, so only reservations can be the cause.

@@ -54,6 +54,7 @@ mod limits;
 mod mapping;
 mod placement;
 mod plan;
+mod policy;
 mod populate;
 mod ram;
 mod register;
@@ -76,9 +77,10 @@ pub use crate::limits::{LimitHit, LimitKind};
 pub use crate::mapping::MapStep;
 pub use crate::placement::{Placement, PlacementError};
 pub use crate::plan::{
-    Backing, Extent, NodeWork, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, Shortage,
-    SlotPlan, WorkerPlan, plan, plan_workers,
+    Backing, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError, PlanWarning,
+    Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
+pub use crate::policy::{NodeChoice, Policy};
 pub use crate::populate::{PopulateError, PopulateReport, Target, WorkerReport, populate};
 pub use crate::ram::{
     Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State, Zeroed,

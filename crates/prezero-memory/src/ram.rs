@@ -165,6 +165,16 @@ impl<'a> ExtentView<'a> {
     pub fn addr(&self) -> u64 {
         self.base + self.mapped.offset
     }
+
+    /// What the workers of each of its nodes populate.
+    fn targets(self) -> impl Iterator<Item = Target> + 'a {
+        let mut next = self.addr();
+        self.plan().shares().map(move |(node, len)| {
+            let addr = next;
+            next += len.bytes();
+            Target { addr, len, node }
+        })
+    }
 }
 
 impl GuestRam<Reserved> {
@@ -226,14 +236,7 @@ impl GuestRam<Reserved> {
         workers: &Workers,
         control: &Control<'_>,
     ) -> Result<(GuestRam<Populated>, PopulateReport), Failed<Self, PopulateError>> {
-        let targets: Vec<Target> = self
-            .extents()
-            .map(|extent| Target {
-                addr: extent.addr(),
-                len: extent.plan().len(),
-                node: extent.plan().node(),
-            })
-            .collect();
+        let targets: Vec<Target> = self.extents().flat_map(ExtentView::targets).collect();
         match populate(workers, &targets, control) {
             Ok(report) => Ok((self.into_state(Populated(())), report)),
             Err(error) => Err(Failed { ram: self, error }),

@@ -163,7 +163,7 @@ fn too_few_hugepages() {
         ),
         text(
             "Node 1 needs 1024 pages of 2 MiB, has 758 free, short by 266 (532 MiB); node 0 has 1290 free",
-            "host_numa_node=0, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+            "host_numa_node=0, or host_nodes=1,policy=preferred, or host_nodes=0-1,policy=interleave, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
         )
     );
 }

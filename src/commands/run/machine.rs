@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{
-    ByteSize, Class, Control, Growth, GuestRam, Hugepages, MemorySpec, NodeProgress, Plan,
+    ByteSize, Class, Control, Extent, Growth, GuestRam, Hugepages, MemorySpec, NodeProgress, Plan,
     Prealloc, Registered, Request, Reserved, Stall, StoppedBy, WorkerReport, Workers, Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
@@ -165,8 +165,9 @@ impl Machine<'_> {
         let workers = Workers::start(planned.workers())?;
         let mut nodes: Vec<(Option<u32>, u64)> = Vec::new();
         for node in workers.nodes() {
-            let extents = planned.extents().filter(|extent| extent.node() == node);
-            nodes.push((Some(node), extents.map(|extent| extent.len().bytes()).sum()));
+            let shares = planned.extents().flat_map(Extent::shares);
+            let of_node = shares.filter(|(of, _)| *of == node);
+            nodes.push((Some(node), of_node.map(|(_, len)| len.bytes()).sum()));
         }
         let bars = Bars::new("populate", &nodes);
         let progress = |nodes: &[NodeProgress]| {
