@@ -1,5 +1,7 @@
 //! Which host nodes a zone asks for, and how strictly (set_mempolicy(2)).
 
+pub(crate) mod sys;
+
 use std::fmt;
 
 use prezero_host::IdSet;
