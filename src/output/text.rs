@@ -128,10 +128,16 @@ fn remark(report: &Report, phase: &Phase) -> String {
                 report.workers.len()
             )
         }
-        ("verify", Some(placement)) => format!(
-            "   {} pages checked, {} on another node than planned",
-            placement.checked_pages, placement.misplaced_pages
-        ),
+        ("verify", Some(placement)) => {
+            let by = match placement.method {
+                "move_pages" => "",
+                _ => " (by /proc/self/numa_maps)",
+            };
+            format!(
+                "   {} pages checked{by}, {} on another node than planned",
+                placement.checked_pages, placement.misplaced_pages
+            )
+        }
         _ => String::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_memory::{Grown, Plan, WorkerReport};
+use prezero_memory::{Grown, Placement, Plan, WorkerReport};
 use serde::Serialize;
 
 use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
@@ -57,6 +57,17 @@ pub(crate) struct Worker {
 pub(crate) struct PlacementFacts {
     pub(crate) checked_pages: u64,
     pub(crate) misplaced_pages: u64,
+    pub(crate) method: &'static str,
+}
+
+impl From<&Placement> for PlacementFacts {
+    fn from(placement: &Placement) -> Self {
+        Self {
+            checked_pages: placement.checked_pages,
+            misplaced_pages: placement.misplaced_pages,
+            method: placement.by.name(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -151,6 +151,8 @@ fn check_memory(report: &Value, bytes: u64, eager: bool) {
             let pages = |region: &Value| number(region, "len") / number(region, "page_size");
             let pages: u64 = regions.iter().map(pages).sum();
             assert_eq!(number(placement, "checked_pages"), pages, "{report:#}");
+            let method = text(placement, "method");
+            assert!(["move_pages", "numa_maps"].contains(&method), "{method}");
         }
     }
 }

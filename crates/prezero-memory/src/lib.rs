@@ -75,7 +75,7 @@ pub use crate::growth::{GrowError, Grown, Growth, LeftPages, Leftover, PoolNeed,
 pub use crate::layout::{Layout, LayoutError, MAX_SLOT_BYTES};
 pub use crate::limits::{LimitHit, LimitKind};
 pub use crate::mapping::MapStep;
-pub use crate::placement::{Placement, PlacementError};
+pub use crate::placement::{CheckedBy, Placement, PlacementError};
 pub use crate::plan::{
     Backing, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError, PlanWarning,
     Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,

@@ -267,12 +267,12 @@ impl GuestRam<Populated> {
         control: &Control<'_>,
     ) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, PlacementError>> {
         assert!(self.reads_as_zero());
-        let mut placement = Placement::default();
-        let checked = self
-            .extents()
-            .try_for_each(|extent| placement.check(extent.addr(), extent.plan(), control));
-        match checked {
-            Ok(()) => Ok((self.into_state(Zeroed(())), placement)),
+        let extents = self.extents();
+        let extents: Vec<_> = extents
+            .map(|extent| (extent.addr(), extent.plan()))
+            .collect();
+        match Placement::of(&extents, control) {
+            Ok(placement) => Ok((self.into_state(Zeroed(())), placement)),
             Err(error) => Err(Failed { ram: self, error }),
         }
     }

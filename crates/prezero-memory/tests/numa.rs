@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 
 use mappings::{open_memory_files, policy_at};
-use prezero_memory::{Class, Control, GuestRam, Host, Plan, ReserveError, plan};
+use prezero_memory::{CheckedBy, Class, Control, GuestRam, Host, Plan, ReserveError, plan};
 use prezero_testkit::{Hugepages, Refusal, Refused, maps_containing, skip};
 use requests::{PAGE, cpus, eager, huge, planned, populated, zeroed};
 
@@ -238,6 +238,40 @@ fn memory_that_nobody_asked_a_node_for_makes_no_policy_call() {
     let plan = planned(&eager(&[&huge(PAGES), "size=6M,hugepages=off"]));
     // move_pages is the check's, which has another way.
     Refused::new(&POLICY_CALLS[..3], Refusal::Kill).run(|| drop(zeroed(&plan)));
+    pages.assert_clean();
+}
+
+#[test]
+fn pages_are_counted_where_move_pages_is_refused() {
+    let Some(pages) = Hugepages::take(PAGE, PAGES * nodes()) else {
+        return;
+    };
+    let zones = [
+        huge(PAGES) + ",host_numa_node=0",
+        "size=6M,hugepages=off,id=a".to_owned(),
+        "size=6M,hugepages=off,id=b".to_owned(),
+    ];
+    let (ram, _) = populated(&planned(&eager(&zones.each_ref().map(String::as_str))));
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let number = u16::try_from(errno).expect("an errno");
+        let refused = Refused::new(&[libc::SYS_move_pages], Refusal::Errno(number));
+        let (again, _) = populated(&planned(&eager(&["size=2M,hugepages=off"])));
+        let checked = refused.run(|| again.check_placement(&Control::default()));
+        let (_, placement) = checked.expect("nothing is bound");
+        assert_eq!(placement.refused, Some(errno));
+    }
+    let refused = Refused::new(&[libc::SYS_move_pages], Refusal::Errno(1));
+    let (ram, placement) = refused
+        .run(|| ram.check_placement(&Control::default()))
+        .expect("all of it is on node 0");
+    if placement.by == CheckedBy::Nothing {
+        return skip("numa", "/proc/self/numa_maps");
+    }
+    assert_eq!(placement.by, CheckedBy::NumaMaps);
+    assert_eq!(placement.checked_pages, PAGES + 12 * 256);
+    assert_eq!((placement.misplaced_pages, placement.absent_pages), (0, 0));
+    assert_eq!(placement.warning(), None);
+    drop(ram);
     pages.assert_clean();
 }
 

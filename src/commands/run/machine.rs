@@ -8,7 +8,8 @@ use std::time::Duration;
 use prezero_host::Host;
 use prezero_memory::{
     ByteSize, Class, Control, Extent, Growth, GuestRam, Hugepages, MemorySpec, NodeProgress, Plan,
-    Prealloc, Registered, Request, Reserved, Stall, StoppedBy, WorkerReport, Workers, Zeroed, plan,
+    Populated, Prealloc, Registered, Request, Reserved, Stall, StoppedBy, WorkerReport, Workers,
+    Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
@@ -17,7 +18,7 @@ use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::progress::Bars;
-use crate::report::run::{Guest, PlacementFacts, Report, Stopwatch, nanoseconds};
+use crate::report::run::{Guest, Report, Stopwatch, nanoseconds};
 
 /// How long the guest may be silent before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ pub(super) struct Machine<'a> {
     pub(super) control: Control<'a>,
     pub(super) report: &'a mut Report,
     pub(super) clock: Stopwatch,
+    /// Sees the memory between populating and the check of its nodes.
+    pub(super) populated: &'a dyn Fn(&GuestRam<Populated>),
 }
 
 impl Machine<'_> {
@@ -187,6 +190,7 @@ impl Machine<'_> {
         drop(workers);
         bars.finish();
         let (populated, done) = populated.map_err(|failed| failed.error)?;
+        (self.populated)(&populated);
         self.report.set_workers(&done.workers);
         self.warn_of_loose(planned, &done.workers);
         self.lap("populate", done.bytes);
@@ -197,10 +201,7 @@ impl Machine<'_> {
         if let Some(warning) = placement.warning() {
             self.report.warn(warning);
         }
-        self.report.placement = Some(PlacementFacts {
-            checked_pages: placement.checked_pages,
-            misplaced_pages: placement.misplaced_pages,
-        });
+        self.report.placement = Some((&placement).into());
         self.lap("verify", planned.bytes());
         Ok(zeroed)
     }

@@ -110,4 +110,19 @@ impl Extent {
                 .map(|len| (node, len))
         })
     }
+
+    /// Whether page `n`, counted from the extent's first, may be on `node` by plan.
+    ///
+    /// Interleaved hugepages follow their offset in the file, which starts with the extent; ordinary
+    /// memory follows its address, 4 KiB or 2 MiB at a time (`interleave_nid`, mm/mempolicy.c).
+    pub(crate) fn expects(&self, n: u64, node: u32) -> bool {
+        match self.policy {
+            Some(Policy::Interleave) if self.backing.is_hugetlb() => {
+                let turn = usize::try_from(n % self.nodes.len().max(1) as u64);
+                turn.is_ok_and(|turn| self.nodes.iter().nth(turn) == Some(node))
+            }
+            Some(Policy::Interleave) => self.nodes.contains(node),
+            _ => node == self.node,
+        }
+    }
 }
