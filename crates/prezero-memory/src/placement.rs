@@ -2,7 +2,6 @@
 
 mod numa_maps;
 
-use std::fs;
 use std::io;
 
 use prezero_host::{IdSet, PageSize};
@@ -21,7 +20,7 @@ pub enum CheckedBy {
     /// For each page, by move_pages(2).
     #[default]
     MovePages,
-    /// By the counts of `/proc/self/numa_maps`, because move_pages(2) is refused.
+    /// By the counts of `/proc/self/numa_maps`: ordinary memory, and all where move_pages(2) is refused.
     NumaMaps,
     /// Not at all: both are refused.
     Nothing,
@@ -145,15 +144,25 @@ impl Placement {
         control: &Control<'_>,
     ) -> Result<Self, PlacementError> {
         let mut placement = Self::default();
-        for (addr, extent) in extents {
+        let huge = |of: &&(u64, &Extent)| of.1.backing().is_hugetlb();
+        let (huge, mut rest): (Vec<_>, Vec<_>) = extents.iter().partition(huge);
+        // 512 base pages take as long to ask for as one hugepage takes to clear, and the kernel counts a
+        // transparent hugepage at once: pages are asked for one by one only where the counts are odd.
+        if let Some(pages) = numa_maps::all_as_planned(&rest) {
+            placement.checked_pages = pages;
+            if huge.is_empty() {
+                placement.by = CheckedBy::NumaMaps;
+            }
+            rest.clear();
+        }
+        for (addr, extent) in huge.iter().chain(&rest) {
             placement.check(*addr, extent, control)?;
         }
         let Some(errno) = placement.refused else {
             return Ok(placement);
         };
-        let text = fs::read("/proc/self/numa_maps");
-        let by_counts = match text {
-            Ok(text) => numa_maps::count(&String::from_utf8_lossy(&text), extents)?,
+        let by_counts = match numa_maps::read() {
+            Ok(text) => numa_maps::count(&text, extents)?,
             Err(_) => Self {
                 by: CheckedBy::Nothing,
                 ..Self::default()

@@ -1,9 +1,11 @@
 //! `/proc/self/numa_maps`: how many pages of each mapping are on which node (numa(7)).
 //!
-//! For where move_pages(2) is refused, as Docker's default seccomp profile does. It counts and does
-//! not say which page is where, and mappings that the kernel merged are counted together.
+//! For where move_pages(2) is refused, as Docker's default seccomp profile does, and for ordinary
+//! memory, of which a transparent hugepage counts at once. It does not say which page is where, and
+//! mappings that the kernel merged are counted together.
 
 use std::collections::BTreeMap;
+use std::{fs, io};
 
 use super::{CheckedBy, Placement, PlacementError};
 use crate::plan::Extent;
@@ -76,6 +78,27 @@ impl Group<'_> {
         let foreign = self.found().saturating_sub(self.planned());
         beyond.sum::<u64>().saturating_sub(foreign)
     }
+}
+
+pub(super) fn read() -> io::Result<String> {
+    let text = fs::read("/proc/self/numa_maps")?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The pages of extents if every one of them is there, on a node where it is planned, and nothing else
+/// is counted with them.
+pub(super) fn all_as_planned(extents: &[(u64, &Extent)]) -> Option<u64> {
+    let pages = extents.iter().map(|(_, extent)| extent.len().pages()).sum();
+    if extents.is_empty() {
+        return Some(0);
+    }
+    are_as_planned(&read().ok()?, extents, pages).then_some(pages)
+}
+
+fn are_as_planned(text: &str, extents: &[(u64, &Extent)], pages: u64) -> bool {
+    let groups = groups(text, extents);
+    let exact = |group: &Group<'_>| group.found() == group.planned() && group.misplaced() == 0;
+    groups.iter().map(Group::planned).sum::<u64>() == pages && groups.iter().all(exact)
 }
 
 /// Counts the pages of extents, given with their host addresses, by what the file says.
@@ -255,6 +278,17 @@ mod tests {
             (placement.checked_pages, placement.misplaced_pages),
             (1024, 0)
         );
+    }
+
+    #[test]
+    fn ordinary_memory_is_as_planned_only_if_the_counts_are_exact() {
+        let plan = planned(&["6M,hugepages=off,policy=interleave"]);
+        let extents: Vec<(u64, &Extent)> = plan.extents().map(|e| (0x7f8a_1000_0000, e)).collect();
+        assert!(are_as_planned(WRITTEN, &extents, 1536));
+        for odd in ["N0=1024 N1=511", "N0=1024 N1=513", "N0=1024 N2=512", ""] {
+            let text = WRITTEN.replace("N0=1024 N1=512", odd);
+            assert!(!are_as_planned(&text, &extents, 1536), "{odd}");
+        }
     }
 
     #[test]
