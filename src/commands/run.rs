@@ -3,6 +3,7 @@
 mod machine;
 #[cfg(test)]
 mod tests;
+mod throttling;
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -23,6 +23,9 @@ pub(crate) struct Report {
     pub(crate) slots: Vec<Slot>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) workers: Vec<Worker>,
+    /// What the cgroup's CPU quota withheld while populating, summed over CPUs; null where no cgroup
+    /// counts it.
+    pub(crate) throttled_ns: Option<u64>,
     pub(crate) placement: Option<PlacementFacts>,
     /// What `--reserve` added to the kernel's pools for this run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -111,6 +114,7 @@ impl Report {
             slots: Vec::new(),
             phases: Vec::new(),
             workers: Vec::new(),
+            throttled_ns: None,
             placement: None,
             grown: Vec::new(),
             creation_ns: None,

@@ -73,6 +73,8 @@ pub(crate) fn check_success(ran: Ran, bytes: u64, eager: bool, verify: bool) -> 
     check_memory(&report, bytes, eager);
     check_times(&report);
     check_workers(&report, bytes, eager);
+    let throttled = report.get("throttled_ns").expect("a key");
+    assert!(throttled.is_u64() || throttled.is_null(), "{report:#}");
     check_guest(&report["guest"], if verify { bytes } else { 0 });
     let warnings = list(&report, "warnings");
     for warning in warnings {
@@ -260,6 +262,7 @@ pub(crate) fn check_failure(ran: Ran, code: i32, class: &str) -> Value {
         "host",
         "request",
         "placement",
+        "throttled_ns",
         "creation_ns",
         "first_instruction_ns",
         "guest",

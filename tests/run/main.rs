@@ -18,6 +18,7 @@ mod output;
 mod overlap;
 mod path;
 mod private_dev;
+mod quota;
 mod refusals;
 mod reserve;
 mod signals;

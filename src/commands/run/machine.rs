@@ -13,7 +13,7 @@ use prezero_memory::{
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
-use super::finish;
+use super::{finish, throttling};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -165,6 +165,7 @@ impl Machine<'_> {
         planned: &Plan,
         reserved: GuestRam<Reserved>,
     ) -> Result<GuestRam<Zeroed>, Failure> {
+        let throttling = throttling::start();
         let workers = Workers::start(planned.workers())?;
         let mut nodes: Vec<(Option<u32>, u64)> = Vec::new();
         for node in workers.nodes() {
@@ -192,6 +193,7 @@ impl Machine<'_> {
         let (populated, done) = populated.map_err(|failed| failed.error)?;
         (self.populated)(&populated);
         self.report.set_workers(&done.workers);
+        throttling::note(self.report, &throttling);
         self.warn_of_loose(planned, &done.workers);
         self.lap("populate", done.bytes);
 

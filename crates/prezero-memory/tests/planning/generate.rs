@@ -152,6 +152,10 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
             let with_memory = nodes.iter().filter(|node| node.mem_total != Some(0));
             let with_memory = some_of(with_memory.map(|node| node.id).collect());
             let cpus = some_of(nodes.iter().flat_map(|node| &node.cpus).collect());
+            let isolated = prop_oneof![
+                3 => Just(IdSet::default()),
+                1 => some_of(nodes.iter().flat_map(|node| &node.cpus).collect()),
+            ];
             let reserved = prop_oneof![2 => Just(0), 1 => 0..300_u64];
             let extra = (
                 reserved,
@@ -160,7 +164,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
             );
             (
                 (Just(sizes), Just(nodes), vec(extra, 2)),
-                (with_memory, cpus, prop::bool::weighted(0.9)),
+                (with_memory, cpus, isolated, prop::bool::weighted(0.9)),
                 (kernel(), cpu(), option::weighted(0.3, 1..1_000_000_u64)),
                 select(vec![
                     Thp::Always,
@@ -175,7 +179,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
         .prop_map(
             |(
                 (sizes, mut nodes, extra),
-                (allowed_nodes, allowed_cpus, topology_known),
+                (allowed_nodes, allowed_cpus, isolated_cpus, topology_known),
                 (kernel, cpu, quota),
                 thp,
                 mem_available,
@@ -208,6 +212,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
                     thp,
                     mem_available,
                     allowed_cpus,
+                    isolated_cpus,
                     hugetlb_limits,
                     memory_limits,
                     mounts,

@@ -29,9 +29,12 @@ fn usable_cpus(host: &Host, request: &Request, node: u32) -> IdSet {
     let cpus = own
         .map(|own| own.intersection(&host.allowed_cpus))
         .unwrap_or_default();
+    let isolated = &host.isolated_cpus;
     match &request.cpus {
         Some(list) => cpus.intersection(list),
-        None => cpus,
+        // Isolated CPUs are for those who name them, or who may use no others.
+        None if host.allowed_cpus.iter().all(|cpu| isolated.contains(cpu)) => cpus,
+        None => cpus.iter().filter(|cpu| !isolated.contains(*cpu)).collect(),
     }
 }
 
