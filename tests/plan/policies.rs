@@ -100,6 +100,6 @@ fn contradictions_are_usage_errors_with_the_legal_forms() {
     ] {
         let report = plan(memory, "--json").exits_with(2).json();
         let (class, message, told) = error_of(&report);
-        assert_eq!((class, told.as_deref()), ("usage", Some(fix)), "{message}");
+        assert_eq!((class, told), ("usage", Some(fix)), "{message}");
     }
 }

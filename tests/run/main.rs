@@ -17,6 +17,7 @@ mod mounts;
 mod output;
 mod overlap;
 mod path;
+mod policies;
 mod private_dev;
 mod quota;
 mod refusals;

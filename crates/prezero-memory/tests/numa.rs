@@ -276,12 +276,25 @@ fn a_node_where_policy_calls_are_refused_is_an_error_of_the_host() {
     let Some(pages) = Hugepages::take(PAGE, PAGES * nodes()) else {
         return;
     };
-    for policy in ["bind", "preferred", "interleave"] {
+    for (policy, doing) in [
+        ("bind", "Binding 64 MiB at guest address 0x0 to node 0"),
+        (
+            "preferred",
+            "Preferring node 0 for 64 MiB at guest address 0x0",
+        ),
+        (
+            "interleave",
+            "Interleaving 64 MiB at guest address 0x0 over node 0",
+        ),
+    ] {
         let spec = format!("{},host_nodes=0,policy={policy}", huge(PAGES));
         let plan = planned(&eager(&[&spec]));
         let refused = Refused::new(&POLICY_CALLS, Refusal::Errno(1));
         let error = refused.run(|| GuestRam::reserve(&plan).expect_err("EPERM"));
         assert_eq!(error.class(), Class::Host, "{error}");
+        let because =
+            ": mbind and set_mempolicy are refused here, by seccomp or for want of CAP_SYS_NICE";
+        assert_eq!(error.to_string(), format!("{doing}{because}"));
         let fix = error.fix().expect("something to change");
         assert!(
             fix.contains("CAP_SYS_NICE") && fix.contains("seccomp"),

@@ -81,9 +81,13 @@ impl<'a> Available<'a> {
         }
         let allowed = &self.host.allowed_nodes;
         if !allowed.is_empty() && !allowed.contains(node) {
+            // Where several leave it out, a child may have no node that its parent has not.
+            let mut sets = self.host.cpusets.iter().rev();
+            let without = sets.find(|set| !set.mems.is_empty() && !set.mems.contains(node));
             return Err(PlanError::NodeNotAllowed {
                 node,
                 allowed: allowed.clone(),
+                file: without.map(|set| set.file.clone()),
             });
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Why a request cannot be planned on a host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prezero_host::{IdSet, PageSize};
 
@@ -113,12 +113,14 @@ pub enum PlanError {
         valid: IdSet,
     },
     /// A node outside the process's cpuset.
-    #[error("Node {node} is not in this process's allowed memory nodes ({allowed})")]
+    #[error("Node {node} is not in this process's allowed memory nodes ({allowed}){}", set_by(.file.as_deref()))]
     NodeNotAllowed {
         /// The node asked for.
         node: u32,
         /// `Mems_allowed_list` of /proc/self/status.
         allowed: IdSet,
+        /// The `cpuset.mems` that leaves it out, if it is shown.
+        file: Option<PathBuf>,
     },
     /// A kernel without `MADV_POPULATE_WRITE`.
     #[error("Linux {release} has no MADV_POPULATE_WRITE; populating needs 5.14 or later")]
@@ -137,6 +139,10 @@ pub enum PlanError {
     /// Zero threads.
     #[error("Populating takes at least one thread")]
     NoThreads,
+}
+
+fn set_by(file: Option<&Path>) -> String {
+    file.map_or(String::new(), |file| format!(", set by {}", file.display()))
 }
 
 fn list_mounts(mounts: &[PathBuf]) -> String {
@@ -242,10 +248,23 @@ impl PlanError {
             Self::NoSuchNode { valid, .. } | Self::NodeWithoutMemory { valid, .. } => {
                 format!("host_numa_node={}", valid.first().unwrap_or(0))
             }
-            Self::NodeNotAllowed { node, allowed } => format!(
-                "host_numa_node={}, or add node {node} to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)",
-                allowed.first().unwrap_or(0)
-            ),
+            Self::NodeNotAllowed {
+                node,
+                allowed,
+                file,
+            } => {
+                let first = allowed.first().unwrap_or(0);
+                let with: IdSet = allowed.iter().chain([*node]).collect();
+                match file {
+                    Some(file) => format!(
+                        "host_numa_node={first}, or: echo {with} | sudo tee {}",
+                        file.display()
+                    ),
+                    None => format!(
+                        "host_numa_node={first}, or add node {node} to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)"
+                    ),
+                }
+            }
             Self::KernelTooOld { .. } => "leave --prealloc out, or boot Linux 5.14+".to_owned(),
             Self::NoCpu { allowed, .. } => format!("choose among {allowed}"),
             Self::NoThreads => "--threads 1".to_owned(),

@@ -310,10 +310,33 @@ pub(crate) fn request(host: &Host) -> impl Strategy<Value = Request> + use<> {
         })
 }
 
+/// The request with zones that want about as many 2 MiB pages as the host has, so that nodes run out.
+fn fitting(host: &Host, mut request: Request) -> Request {
+    let page = PageSize::HUGE_2M;
+    let count = request.zones.len().max(1) as u64;
+    let Some(pool) = host.pool(page) else {
+        return request;
+    };
+    let most = pool.available() / count + 1;
+    for zone in &mut request.zones {
+        zone.path = None;
+        zone.hugepages = Hugepages::On;
+        zone.hugepage_size = Some(page);
+        zone.bytes = (1 + (zone.bytes >> page.shift()) % most) << page.shift();
+    }
+    request
+}
+
 /// A host and a request for it.
 pub(crate) fn host_and_request() -> impl Strategy<Value = (Host, Request)> {
     host().prop_flat_map(|host| {
         let request = request(&host);
-        (Just(host), request)
+        (Just(host), request, prop::bool::weighted(0.25)).prop_map(|(host, request, fits)| {
+            let request = match fits {
+                true => fitting(&host, request),
+                false => request,
+            };
+            (host, request)
+        })
     })
 }

@@ -78,7 +78,7 @@ pub(crate) fn numbers_are_true(host: &Host, request: &Request, error: &PlanError
             prop_assert!(asked(*node) && !has_memory(*node));
             prop_assert!(!valid.is_empty() && valid.iter().all(has_memory));
         }
-        PlanError::NodeNotAllowed { node, allowed } => {
+        PlanError::NodeNotAllowed { node, allowed, .. } => {
             prop_assert!(asked(*node) && has_memory(*node) && !allowed.contains(*node));
             prop_assert_eq!(allowed, &host.allowed_nodes);
         }
