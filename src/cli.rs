@@ -34,12 +34,18 @@ const MEMORY_HELP: &str = "\
 Guest memory: a size such as 16G, or keys and values:
 
 size=16G[,id=NAME][,hugepages=auto|on|off][,hugepage_size=2M|1G][,path=DIR][,host_numa_node=N]
+[,host_nodes=0-1|[0-1,3]][,policy=bind|preferred|interleave]
 
 Sizes are bytes or K, M, G, T, always powers of 1024. hugepages=auto (the default) takes hugepages \
 where the host has enough free, and ordinary memory with a warning where it has not; on never falls \
 back; off uses ordinary memory (transparent hugepages where offered).
 
-path is a directory on a hugetlbfs mount; without it a memfd is used.";
+path is a directory on a hugetlbfs mount; without it a memfd is used.
+
+host_nodes names host NUMA nodes, host_numa_node one. policy=bind (the default with nodes) takes \
+memory of these nodes or fails; preferred takes what they have and the rest from the nearest others, \
+with a warning; interleave deals pages out in turn, over every node where none is named. Without \
+nodes memory follows the free pages.";
 
 const METHOD_HELP: &str = "\
 How memory is cleared where it is: rep-stosb, movnti, avx2-nt, avx512-nt, movdir64b, clzero, cached \
@@ -51,6 +57,7 @@ Examples:
   prezero run --memory 1G --prealloc --verify
   prezero run --memory size=16G,hugepages=on --prealloc --json
   prezero run --memory size=8G,hugepage_size=1G,host_numa_node=1 --prealloc --threads 8
+  prezero run --memory size=16G,policy=interleave --prealloc
   prezero run --memory-zone 1G --memory-zone size=4G,hugepage_size=1G --prealloc --start-timeout 30s
   prezero run --memory 4G --prealloc --clear always --method clzero
   sudo prezero run --memory size=16G,hugepages=on --reserve --prealloc

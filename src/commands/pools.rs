@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use prezero_host::Host;
-use prezero_memory::{Control, Growth, PlanError, PoolNeed, Request, plan};
+use prezero_memory::{Control, Growth, PlanError, Policy, PoolNeed, Request, plan};
 
 use crate::failure::Failure;
 
@@ -44,14 +44,17 @@ fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
         .extents()
         .filter(|extent| extent.backing().is_hugetlb())
     {
-        let (page, pages) = (extent.page_size(), extent.len().pages());
-        let node = extent.bound().then_some(extent.node());
-        match needs
-            .iter_mut()
-            .find(|need| need.page == page && need.node == node)
-        {
-            Some(need) => need.pages += pages,
-            None => needs.push(PoolNeed { page, node, pages }),
+        let page = extent.page_size();
+        let strict = matches!(extent.policy(), Some(Policy::Bind | Policy::Interleave));
+        for (node, len) in extent.shares() {
+            let (node, pages) = (strict.then_some(node), len.pages());
+            match needs
+                .iter_mut()
+                .find(|need| need.page == page && need.node == node)
+            {
+                Some(need) => need.pages += pages,
+                None => needs.push(PoolNeed { page, node, pages }),
+            }
         }
     }
     Ok(needs)

@@ -4,12 +4,13 @@ mod machine;
 mod prepare;
 #[cfg(test)]
 mod tests;
+mod throttling;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use prezero_host::Host;
-use prezero_memory::{Cancel, Class, Control, Growth, Method};
+use prezero_memory::{Cancel, Class, Control, Growth, GuestRam, Method, Populated};
 
 use self::machine::{Machine, VmRam};
 use super::pools;
@@ -25,7 +26,7 @@ use crate::stop;
 pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
     let mut report = Report::new();
     let result = match stop::on_signals() {
-        Ok(cancel) => run(args, start, &cancel, &mut report, |_| ()),
+        Ok(cancel) => run(args, start, &cancel, &mut report, &|_| (), |_| ()),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
     finish(&mut report, result, args.json)
@@ -41,13 +42,14 @@ fn finish(report: &mut Report, result: Result<(), Failure>, json: bool) -> ExitC
     })
 }
 
-/// Adds hugepages where asked to, starts the machine, and gives them back. `registered` sees the
-/// memory just before the guest does.
+/// Adds hugepages where asked to, starts the machine, and gives them back. `populated` sees the
+/// memory before the nodes of its pages are checked, `registered` just before the guest does.
 fn run(
     args: &RunArgs,
     start: Instant,
     cancel: &Cancel,
     report: &mut Report,
+    populated: &dyn Fn(&GuestRam<Populated>),
     registered: impl FnOnce(&VmRam),
 ) -> Result<(), Failure> {
     let request = request(&args.memory, &args.populate)?;
@@ -81,6 +83,7 @@ fn run(
         control,
         report,
         clock: Stopwatch::new(start),
+        populated,
     };
     let result = machine.start(&host, request, growth.as_mut(), registered);
     // The memory is gone by now, so its pages can be taken out of the pools.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use prezero_host::IdSet;
 use prezero_memory::ByteSize;
 
-use crate::report::facts::Region;
+use crate::report::facts::{HostFacts, Region};
 use crate::report::plan::PlanReport;
 use crate::report::run::{ClearChoice, Phase, Report};
 
@@ -67,6 +67,13 @@ pub(crate) fn run(out: &mut impl Write, report: &Report) -> io::Result<()> {
 /// The summary of a plan.
 pub(crate) fn plan(out: &mut impl Write, report: &PlanReport) -> io::Result<()> {
     regions(out, &report.regions)?;
+    let several = (report.host.as_ref()).is_some_and(HostFacts::has_several_nodes);
+    if several && report.regions.iter().any(Region::follows_free_pages) {
+        writeln!(
+            out,
+            "nodes     where none is asked for, a zone is on the node with the most free pages if it fits there, else on all in proportion to theirs"
+        )?;
+    }
     let mut rest = report.workers.as_slice();
     while let Some(first) = rest.first() {
         let (mine, others) =
@@ -130,10 +137,16 @@ fn remark(report: &Report, phase: &Phase) -> String {
             let chosen = report.clear.iter().map(describe_choice);
             format!("   {}", chosen.collect::<Vec<_>>().join("; "))
         }
-        ("verify", Some(placement)) => format!(
-            "   {} pages checked, {} on another node than planned",
-            placement.checked_pages, placement.misplaced_pages
-        ),
+        ("verify", Some(placement)) => {
+            let by = match placement.method {
+                "move_pages" => "",
+                _ => " (by /proc/self/numa_maps)",
+            };
+            format!(
+                "   {} pages checked{by}, {} on another node than planned",
+                placement.checked_pages, placement.misplaced_pages
+            )
+        }
         _ => String::new(),
     }
 }

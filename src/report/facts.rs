@@ -1,7 +1,7 @@
 //! What the reports of several commands have in common: the host, the request, the planned memory.
 
 use prezero_host::Host;
-use prezero_memory::{ByteSize, ClearExtents, Origin, Plan, Prealloc, Request};
+use prezero_memory::{ByteSize, ClearExtents, IdSet, Origin, Plan, Policy, Prealloc, Request};
 use serde::Serialize;
 
 use crate::failure::{Failure, class_name};
@@ -27,6 +27,13 @@ struct PoolFacts {
     page_size: u64,
     total: u64,
     free: u64,
+}
+
+impl HostFacts {
+    /// Whether there is more than one node to choose from.
+    pub(crate) fn has_several_nodes(&self) -> bool {
+        self.nodes.len() > 1
+    }
 }
 
 impl From<&Host> for HostFacts {
@@ -87,6 +94,8 @@ pub(crate) struct Region {
     len: u64,
     page_size: u64,
     node: u32,
+    nodes: Vec<u32>,
+    policy: Option<&'static str>,
     backing: &'static str,
     origin: &'static str,
     cleared_by: &'static str,
@@ -100,6 +109,8 @@ impl Region {
             len: extent.len().bytes(),
             page_size: extent.page_size().bytes(),
             node: extent.node(),
+            nodes: extent.nodes().iter().collect(),
+            policy: extent.policy().map(Policy::name),
             backing: extent.backing().name(),
             origin: extent.origin().name(),
             cleared_by: match (plan.clear(), extent.origin(), plan.prealloc()) {
@@ -122,13 +133,25 @@ impl Region {
             "base" => format!("ordinary memory on {page} pages"),
             backing => format!("{page} hugepages ({backing})"),
         };
+        let (gpa, node) = (self.gpa, self.node);
+        let nodes: IdSet = self.nodes.iter().copied().collect();
+        let place = match self.policy {
+            Some("interleave") if nodes.len() > 1 => format!("interleaved over nodes {nodes}"),
+            Some("bind") => format!("bound to node {node}"),
+            Some("preferred") => format!("node {node} (preferred)"),
+            _ => format!("node {node}"),
+        };
         let cleared = match (self.cleared_by, self.origin) {
             ("user", "fresh") => ", cleared by the kernel and once more",
             ("user", _) => ", cleared",
             _ => "",
         };
-        let Self { gpa, node, .. } = self;
-        format!("{size} at {gpa:#x} on {what}, node {node}{cleared}")
+        format!("{size} at {gpa:#x} on {what}, {place}{cleared}")
+    }
+
+    /// Whether the planner chose the node.
+    pub(crate) fn follows_free_pages(&self) -> bool {
+        self.policy.is_none()
     }
 }
 

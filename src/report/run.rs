@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_memory::{ChosenMethod, ClearReport, Grown, Plan, WorkerReport};
+use prezero_memory::{ChosenMethod, ClearReport, Grown, Placement, Plan, WorkerReport};
 use serde::Serialize;
 
 use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
@@ -26,6 +26,9 @@ pub(crate) struct Report {
     /// How memory was cleared, where it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) clear: Vec<ClearChoice>,
+    /// What the cgroup's CPU quota withheld while populating, summed over CPUs; null where no cgroup
+    /// counts it.
+    pub(crate) throttled_ns: Option<u64>,
     pub(crate) placement: Option<PlacementFacts>,
     /// What `--reserve` added to the kernel's pools for this run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +96,17 @@ impl From<&ChosenMethod> for ClearChoice {
 pub(crate) struct PlacementFacts {
     pub(crate) checked_pages: u64,
     pub(crate) misplaced_pages: u64,
+    pub(crate) method: &'static str,
+}
+
+impl From<&Placement> for PlacementFacts {
+    fn from(placement: &Placement) -> Self {
+        Self {
+            checked_pages: placement.checked_pages,
+            misplaced_pages: placement.misplaced_pages,
+            method: placement.by.name(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -137,6 +151,7 @@ impl Report {
             phases: Vec::new(),
             workers: Vec::new(),
             clear: Vec::new(),
+            throttled_ns: None,
             placement: None,
             grown: Vec::new(),
             creation_ns: None,

@@ -55,8 +55,10 @@ fn a_plan_has_the_keys_of_a_run_and_no_figures() {
             "gpa",
             "len",
             "node",
+            "nodes",
             "origin",
             "page_size",
+            "policy",
         ];
         assert_eq!(keys(region), expected);
     }

@@ -6,5 +6,6 @@ mod command;
 mod document;
 mod hosts;
 mod limits;
+mod policies;
 mod readme;
 mod same_as_run;

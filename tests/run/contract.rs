@@ -74,6 +74,8 @@ pub(crate) fn check_success(ran: Ran, bytes: u64, eager: bool, verify: bool) -> 
     check_memory(&report, bytes, eager);
     check_times(&report);
     check_workers(&report, bytes, eager);
+    let throttled = report.get("throttled_ns").expect("a key");
+    assert!(throttled.is_u64() || throttled.is_null(), "{report:#}");
     check_guest(&report["guest"], if verify { bytes } else { 0 });
     let warnings = list(&report, "warnings");
     for warning in warnings {
@@ -130,7 +132,16 @@ fn check_memory(report: &Value, bytes: u64, eager: bool) {
         );
         let inside = |slot: &&Value| number(slot, "gpa") <= gpa && gpa + len <= end(slot);
         assert_eq!(slots.iter().filter(inside).count(), 1, "{report:#}");
-        number(region, "node");
+        let node = number(region, "node");
+        assert!(list(region, "nodes").contains(&node.into()), "{region:#}");
+        match &region["policy"] {
+            Value::Null => assert_eq!(list(region, "nodes").len(), 1, "{region:#}"),
+            policy => assert!(
+                ["bind", "preferred", "interleave"]
+                    .iter()
+                    .any(|name| policy == name)
+            ),
+        }
         let backing = text(region, "backing");
         assert!(["memfd", "thp", "base"].contains(&backing), "{backing}");
         assert_eq!(text(region, "origin"), "fresh");
@@ -152,6 +163,8 @@ fn check_memory(report: &Value, bytes: u64, eager: bool) {
             let pages = |region: &Value| number(region, "len") / number(region, "page_size");
             let pages: u64 = regions.iter().map(pages).sum();
             assert_eq!(number(placement, "checked_pages"), pages, "{report:#}");
+            let method = text(placement, "method");
+            assert!(["move_pages", "numa_maps"].contains(&method), "{method}");
         }
     }
 }
@@ -261,6 +274,7 @@ pub(crate) fn check_failure(ran: Ran, code: i32, class: &str) -> Value {
         "host",
         "request",
         "placement",
+        "throttled_ns",
         "creation_ns",
         "first_instruction_ns",
         "guest",

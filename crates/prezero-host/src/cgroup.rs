@@ -7,17 +7,22 @@ use crate::mountinfo::{Mount, unescape};
 use crate::pseudonyms::Pseudonyms;
 use crate::root::Root;
 
+mod cpuset;
 mod limits;
 mod quota;
+mod throttling;
 
+pub use cpuset::Cpuset;
 pub use limits::{HugetlbLimit, LimitKind, MemoryLimit};
 pub use quota::CpuQuota;
+pub use throttling::{CpuThrottling, Throttled};
 
+pub(crate) use cpuset::cpusets;
 pub(crate) use limits::{hugetlb_limits, memory_limits};
 pub(crate) use quota::cpu_quota;
 
 /// The controllers whose files are read.
-pub(crate) const CONTROLLERS: [&str; 3] = ["cpu", "hugetlb", "memory"];
+pub(crate) const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "hugetlb", "memory"];
 
 /// The option of a cgroup2 mount under which memory limits count hugetlb pages too.
 pub(crate) const COUNTS_HUGETLB: &str = "memory_hugetlb_accounting";

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::cgroup::{
-    Cgroups, CpuQuota, HugetlbLimit, MemoryLimit, cpu_quota, hugetlb_limits, memory_limits,
+    Cgroups, CpuQuota, Cpuset, HugetlbLimit, MemoryLimit, cpu_quota, cpusets, hugetlb_limits,
+    memory_limits,
 };
 use crate::cpu::Cpu;
 use crate::fields::{field, kilobytes, only};
@@ -47,6 +48,12 @@ pub struct Host {
     /// The nodes this thread may have memory from, `Mems_allowed_list`; all of `nodes` where that is
     /// absent, as on a kernel without cpusets.
     pub allowed_nodes: IdSet,
+    /// CPUs that the kernel leaves to threads which ask for them by name: `isolcpus=` and isolated
+    /// cpuset partitions, `/sys/devices/system/cpu/isolated`. `nohz_full=` alone does not isolate.
+    pub isolated_cpus: IdSet,
+    /// The memory nodes that cgroups allow, where they say so: those of this process's cgroup, then
+    /// those of its parent, and so on.
+    pub cpusets: Vec<Cpuset>,
     /// The tightest limit on CPU time.
     pub cpu_quota: Option<CpuQuota>,
     /// The limits on hugepages, none of them infinite: those of this process's cgroup, then those of
@@ -122,6 +129,8 @@ impl Host {
                 .unwrap_or_else(|| nodes.iter().flat_map(|node| &node.cpus).collect()),
             allowed_nodes: allowed_nodes
                 .unwrap_or_else(|| nodes.iter().map(|node| node.id).collect()),
+            isolated_cpus: read_ids(root, "sys/devices/system/cpu/isolated").unwrap_or_default(),
+            cpusets: cpusets(root, &cgroups),
             hugetlb_limits: hugetlb_limits(root, &cgroups, &pools),
             memory_limits: memory_limits(root, &cgroups),
             limits: ProcessLimits::read(root, &format!("{own}/limits")),
@@ -134,6 +143,20 @@ impl Host {
             mounts: hugetlbfs(root, &mountinfo_path, &all_mounts, default_hugepage_size),
             cpu_quota: cpu_quota(root, &cgroups),
             problems: std::mem::take(&mut root.problems),
+        }
+    }
+
+    /// The CPUs that this process may run on without asking for one by name: isolated ones are among
+    /// them only if there are no others.
+    #[must_use]
+    pub fn unasked_cpus(&self) -> IdSet {
+        let cpus = self.allowed_cpus.iter();
+        let shared: IdSet = cpus
+            .filter(|cpu| !self.isolated_cpus.contains(*cpu))
+            .collect();
+        match shared.is_empty() {
+            true => self.allowed_cpus.clone(),
+            false => shared,
         }
     }
 

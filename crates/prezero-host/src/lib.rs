@@ -35,7 +35,9 @@ mod recording;
 mod root;
 mod thp;
 
-pub use cgroup::{CpuQuota, HugetlbLimit, LimitKind, MemoryLimit};
+pub use cgroup::{
+    CpuQuota, CpuThrottling, Cpuset, HugetlbLimit, LimitKind, MemoryLimit, Throttled,
+};
 pub use cpu::Cpu;
 pub use host::Host;
 pub use hugepages::{HugepagePool, NodePool};

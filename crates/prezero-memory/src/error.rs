@@ -6,13 +6,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use prezero_host::Host;
+use prezero_host::{Host, IdSet};
 
 use crate::class::Class;
 use crate::diagnosis::{self, Cause};
 use crate::limits::LimitHit;
 use crate::mapping::{MapFailure, MapStep};
-use crate::plan::{Shortage, SlotPlan};
+use crate::plan::{Extent, PlanError, Shortage, SlotPlan};
+use crate::policy::Policy;
 use crate::populate::PopulateError;
 use crate::register::SlotRange;
 use crate::size::ByteSize;
@@ -78,15 +79,20 @@ pub enum ReserveError {
         #[source]
         source: io::Error,
     },
-    /// Binding was refused.
-    #[error("Binding {} at guest address {gpa:#x} to node {node}", ByteSize(*.bytes))]
+    /// A node that the plan was allowed is outside the process's cpuset now.
+    #[error(transparent)]
+    Node(PlanError),
+    /// The memory policy was refused.
+    #[error("{}{}", placing(*.policy, .nodes, *.bytes, *.gpa), refused(.source))]
     Bind {
         /// Bytes of the extent.
         bytes: u64,
         /// Its guest address.
         gpa: u64,
-        /// The node.
-        node: u32,
+        /// The nodes.
+        nodes: IdSet,
+        /// How they were asked for.
+        policy: Policy,
         /// The refusal.
         #[source]
         source: io::Error,
@@ -106,6 +112,29 @@ pub enum ReserveError {
         #[source]
         source: io::Error,
     },
+}
+
+fn placing(policy: Policy, nodes: &IdSet, bytes: u64, gpa: u64) -> String {
+    let nodes = match nodes.len() {
+        1 => format!("node {nodes}"),
+        _ => format!("nodes {nodes}"),
+    };
+    let memory = format!("{} at guest address {gpa:#x}", ByteSize(bytes));
+    match policy {
+        Policy::Bind => format!("Binding {memory} to {nodes}"),
+        Policy::Preferred => format!("Preferring {nodes} for {memory}"),
+        Policy::Interleave => format!("Interleaving {memory} over {nodes}"),
+    }
+}
+
+/// What a refusal of the calls themselves means, whatever the nodes.
+fn refused(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => {
+            ": mbind and set_mempolicy are refused here, by seccomp or for want of CAP_SYS_NICE"
+        }
+        _ => "",
+    }
 }
 
 /// Who may create files there, if the directory tells.
@@ -136,12 +165,7 @@ impl ReserveError {
             source,
         };
         match (step, extent, slot.dir()) {
-            (MapStep::Bind, Some(extent), _) => Self::Bind {
-                bytes: extent.len().bytes(),
-                gpa: extent.gpa(),
-                node: extent.node(),
-                source,
-            },
+            (MapStep::Bind, Some(extent), _) => Self::policy(&extent, source),
             (MapStep::Map, Some(extent), dir)
                 if extent.backing().is_hugetlb() && errno == Some(libc::ENOMEM) =>
             {
@@ -153,6 +177,22 @@ impl ReserveError {
             }
             (MapStep::File, _, Some(dir)) => Self::create(dir, source),
             _ => other(source),
+        }
+    }
+
+    /// EINVAL says "no such node" for one outside the cpuset too.
+    fn policy(extent: &Extent, source: io::Error) -> Self {
+        if source.raw_os_error() == Some(libc::EINVAL)
+            && let Some(error) = diagnosis::of_nodes(&Host::probe(), extent.nodes())
+        {
+            return Self::Node(error);
+        }
+        Self::Bind {
+            bytes: extent.len().bytes(),
+            gpa: extent.gpa(),
+            nodes: extent.nodes().clone(),
+            policy: extent.policy().unwrap_or_default(),
+            source,
         }
     }
 
@@ -176,6 +216,7 @@ impl ReserveError {
         match self {
             Self::Limit(_) | Self::Short { .. } => Class::Shortage,
             Self::Bind { .. } => Class::Host,
+            Self::Node(error) => error.class(),
             Self::Create { source, .. }
                 if matches!(source.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) =>
             {
@@ -203,6 +244,7 @@ impl ReserveError {
         Some(match self {
             Self::Limit(hit) => hit.fix(),
             Self::Short { shortage, .. } => shortage.fix(),
+            Self::Node(error) => return error.fix(),
             Self::Create { dir, user, source } => match source.raw_os_error() {
                 Some(libc::ENOENT) => format!("mkdir {}", dir.display()),
                 Some(libc::ENOTDIR) => match dir.parent() {
@@ -221,7 +263,7 @@ impl ReserveError {
             },
             Self::Bind { source, .. } => match source.raw_os_error() {
                 Some(libc::EPERM | libc::ENOSYS) => {
-                    "leave host_numa_node out, or allow mbind and set_mempolicy (CAP_SYS_NICE and the seccomp profile of the container)".to_owned()
+                    "leave the nodes out, or allow mbind and set_mempolicy (CAP_SYS_NICE and the seccomp profile of the container, such as docker run --cap-add SYS_NICE)".to_owned()
                 }
                 _ => "grep Mems_allowed_list /proc/self/status, and cpuset.mems of this process's cgroup".to_owned(),
             },

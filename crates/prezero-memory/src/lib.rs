@@ -61,6 +61,7 @@ mod limits;
 mod mapping;
 mod placement;
 mod plan;
+mod policy;
 mod populate;
 mod ram;
 mod register;
@@ -87,11 +88,12 @@ pub use crate::growth::{GrowError, Grown, Growth, LeftPages, Leftover, PoolNeed,
 pub use crate::layout::{Layout, LayoutError, MAX_SLOT_BYTES};
 pub use crate::limits::{LimitHit, LimitKind};
 pub use crate::mapping::MapStep;
-pub use crate::placement::{Placement, PlacementError};
+pub use crate::placement::{CheckedBy, Placement, PlacementError};
 pub use crate::plan::{
-    Backing, ClearExtents, Extent, NodeWork, Origin, Plan, PlanError, PlanWarning, Prealloc,
-    Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
+    Backing, ClearExtents, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError,
+    PlanWarning, Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
+pub use crate::policy::{NodeChoice, Policy};
 pub use crate::populate::{PopulateError, PopulateReport, populate};
 pub use crate::ram::{
     Cleared, Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State,

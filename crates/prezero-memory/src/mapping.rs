@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prezero_host::PageSize;
 
 use crate::plan::{Backing, Extent, SlotPlan};
+use crate::policy::{Policy, sys as policy};
 use crate::size::ByteSize;
 use crate::sys::{self, Advice, Source};
 
@@ -145,14 +146,17 @@ impl SlotMapping {
         };
         // SAFETY: the range lies inside this slot's own reservation and is not used yet.
         let map = || unsafe { sys::map_fixed(addr, len, source) };
-        match extent.bound() {
-            true => {
-                sys::bound_to(extent.node(), map)
-                    .map_err(at(MapStep::Bind))?
-                    .map_err(at(MapStep::Map))?;
-                sys::bind(addr, len, extent.node()).map_err(at(MapStep::Bind))?;
-            }
-            false => map().map_err(at(MapStep::Map))?,
+        match extent.policy() {
+            // A node that is short is ENOMEM here only while the thread itself is bound.
+            Some(Policy::Bind) => policy::bound_to(extent.node(), map)
+                .map_err(at(MapStep::Bind))?
+                .map_err(at(MapStep::Map))?,
+            _ => map().map_err(at(MapStep::Map))?,
+        }
+        // Where nobody asked for a node there is no policy call: containers refuse them.
+        if let Some(wanted) = extent.policy() {
+            policy::keep_to(addr, len, wanted, extent.nodes(), extent.node())
+                .map_err(at(MapStep::Bind))?;
         }
         for advice in [Advice::DontFork, Advice::DontDump] {
             sys::advise(addr, len, advice).map_err(at(MapStep::Advise))?;

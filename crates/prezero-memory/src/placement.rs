@@ -1,8 +1,10 @@
 //! Where the pages are: asked of the kernel for every page after populating.
 
+mod numa_maps;
+
 use std::io;
 
-use prezero_host::PageSize;
+use prezero_host::{IdSet, PageSize};
 
 use crate::class::Class;
 use crate::control::{Control, StoppedBy};
@@ -11,6 +13,30 @@ use crate::sys;
 
 /// Addresses asked for in one move_pages(2) call.
 const BATCH: usize = 4096;
+
+/// How the nodes of pages were found out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckedBy {
+    /// For each page, by move_pages(2).
+    #[default]
+    MovePages,
+    /// By the counts of `/proc/self/numa_maps`: ordinary memory, and all where move_pages(2) is refused.
+    NumaMaps,
+    /// Not at all: both are refused.
+    Nothing,
+}
+
+impl CheckedBy {
+    /// The word used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MovePages => "move_pages",
+            Self::NumaMaps => "numa_maps",
+            Self::Nothing => "none",
+        }
+    }
+}
 
 /// What the check of placement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +47,10 @@ pub struct Placement {
     pub misplaced_pages: u64,
     /// Pages of ordinary memory that were not there: swapped out, or reclaimed, since.
     pub absent_pages: u64,
-    /// The errno of move_pages(2), if it was refused and pages were not checked.
+    /// The errno of move_pages(2), if it was refused.
     pub refused: Option<i32>,
+    /// How it was found out.
+    pub by: CheckedBy,
 }
 
 /// Pages that are not where, or what, they should be.
@@ -44,6 +72,36 @@ pub enum PlacementError {
         gpa: u64,
         /// The node that page is on.
         found: u32,
+    },
+    /// Bound memory on another node, by counts that do not say which pages.
+    #[error(
+        "{misplaced} of {pages} pages bound to node {node} are elsewhere, from guest address {gpa:#x} on; they are on nodes {found} (/proc/self/numa_maps)"
+    )]
+    CountedElsewhere {
+        /// The node asked for.
+        node: u32,
+        /// Pages elsewhere, at least.
+        misplaced: u64,
+        /// Pages of the mapping.
+        pages: u64,
+        /// Guest address of the first page of the mapping.
+        gpa: u64,
+        /// The nodes that pages of the mapping are on.
+        found: IdSet,
+    },
+    /// Hugepages that are gone, by counts that do not say which.
+    #[error(
+        "{absent} of {pages} populated pages of {page} are gone, from guest address {gpa:#x} on (/proc/self/numa_maps)"
+    )]
+    CountedAbsent {
+        /// Pages gone.
+        absent: u64,
+        /// Pages of the mapping.
+        pages: u64,
+        /// Their size.
+        page: PageSize,
+        /// Guest address of the first page of the mapping.
+        gpa: u64,
     },
     /// Hugepages that were populated and are gone: somebody cut or punched their file.
     #[error(
@@ -80,8 +138,44 @@ impl Odd {
 }
 
 impl Placement {
+    /// Checks every page of mapped extents, given with their host addresses.
+    pub(crate) fn of(
+        extents: &[(u64, &Extent)],
+        control: &Control<'_>,
+    ) -> Result<Self, PlacementError> {
+        let mut placement = Self::default();
+        let huge = |of: &&(u64, &Extent)| of.1.backing().is_hugetlb();
+        let (huge, mut rest): (Vec<_>, Vec<_>) = extents.iter().partition(huge);
+        // 512 base pages take as long to ask for as one hugepage takes to clear, and the kernel counts a
+        // transparent hugepage at once: pages are asked for one by one only where the counts are odd.
+        if let Some(pages) = numa_maps::all_as_planned(&rest) {
+            placement.checked_pages = pages;
+            if huge.is_empty() {
+                placement.by = CheckedBy::NumaMaps;
+            }
+            rest.clear();
+        }
+        for (addr, extent) in huge.iter().chain(&rest) {
+            placement.check(*addr, extent, control)?;
+        }
+        let Some(errno) = placement.refused else {
+            return Ok(placement);
+        };
+        let by_counts = match numa_maps::read() {
+            Ok(text) => numa_maps::count(&text, extents)?,
+            Err(_) => Self {
+                by: CheckedBy::Nothing,
+                ..Self::default()
+            },
+        };
+        Ok(Self {
+            refused: Some(errno),
+            ..by_counts
+        })
+    }
+
     /// Checks one mapped extent at host address `addr` and adds it to the figures.
-    pub(crate) fn check(
+    fn check(
         &mut self,
         addr: u64,
         extent: &Extent,
@@ -105,7 +199,7 @@ impl Placement {
             }
             for (n, node) in (from..to).zip(&nodes) {
                 match u32::try_from(*node) {
-                    Ok(node) if node == extent.node() => self.checked_pages += 1,
+                    Ok(node) if extent.expects(n, node) => self.checked_pages += 1,
                     Ok(node) => {
                         self.checked_pages += 1;
                         misplaced.note(n, node);
@@ -142,10 +236,10 @@ impl Placement {
     /// What to tell the user, if anything.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        if let Some(errno) = self.refused {
-            let why = io::Error::from_raw_os_error(errno);
+        if self.by == CheckedBy::Nothing {
+            let why = io::Error::from_raw_os_error(self.refused.unwrap_or(0));
             return Some(format!(
-                "The nodes of the pages were not checked: move_pages: {why}"
+                "The nodes of the pages were not checked: move_pages: {why}, and there is no /proc/self/numa_maps"
             ));
         }
         if self.absent_pages > 0 {
@@ -169,8 +263,8 @@ impl PlacementError {
     pub fn class(&self) -> Class {
         match self {
             // The node had no page left at some moment, whatever it had when it was counted.
-            Self::Misplaced { .. } => Class::Shortage,
-            Self::Absent { .. } => Class::Internal,
+            Self::Misplaced { .. } | Self::CountedElsewhere { .. } => Class::Shortage,
+            Self::Absent { .. } | Self::CountedAbsent { .. } => Class::Internal,
             Self::Stopped(_) => Class::Stopped,
         }
     }
@@ -179,11 +273,11 @@ impl PlacementError {
     #[must_use]
     pub fn fix(&self) -> Option<String> {
         match self {
-            Self::Misplaced { .. } => Some(
+            Self::Misplaced { .. } | Self::CountedElsewhere { .. } => Some(
                 "grep . /proc/sys/kernel/numa_balancing /proc/sys/vm/compaction_proactiveness: what moves pages"
                     .to_owned(),
             ),
-            Self::Absent { .. } | Self::Stopped(_) => None,
+            Self::Absent { .. } | Self::CountedAbsent { .. } | Self::Stopped(_) => None,
         }
     }
 }

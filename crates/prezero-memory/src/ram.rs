@@ -193,13 +193,19 @@ impl<'a> ExtentView<'a> {
         }
     }
 
-    fn target(&self) -> Target {
-        Target {
-            addr: self.addr(),
-            len: self.mapped.plan.len(),
-            node: self.mapped.plan.node(),
-            origin: self.origin(),
-        }
+    /// What the workers of each of its nodes work on.
+    fn targets(self) -> impl Iterator<Item = Target> + 'a {
+        let (mut next, origin) = (self.addr(), self.origin());
+        self.plan().shares().map(move |(node, len)| {
+            let addr = next;
+            next += len.bytes();
+            Target {
+                addr,
+                len,
+                node,
+                origin,
+            }
+        })
     }
 }
 
@@ -338,12 +344,12 @@ impl GuestRam<Cleared> {
         self,
         control: &Control<'_>,
     ) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, PlacementError>> {
-        let mut placement = Placement::default();
-        let checked = self
-            .extents()
-            .try_for_each(|extent| placement.check(extent.addr(), extent.plan(), control));
-        match checked {
-            Ok(()) => Ok((self.into_state(Zeroed(())), placement)),
+        let extents = self.extents();
+        let extents: Vec<_> = extents
+            .map(|extent| (extent.addr(), extent.plan()))
+            .collect();
+        match Placement::of(&extents, control) {
+            Ok(placement) => Ok((self.into_state(Zeroed(())), placement)),
             Err(error) => Err(Failed { ram: self, error }),
         }
     }
@@ -404,7 +410,7 @@ impl<S: State> GuestRam<S> {
     }
 
     fn targets(&self) -> Vec<Target> {
-        self.extents().map(|extent| extent.target()).collect()
+        self.extents().flat_map(ExtentView::targets).collect()
     }
 
     /// The host address of a guest-physical one.

@@ -14,7 +14,7 @@ use prezero_host::{IdSet, PageSize};
 
 const BITS: usize = u64::BITS as usize;
 
-fn check(result: i64) -> io::Result<i64> {
+pub(crate) fn check(result: i64) -> io::Result<i64> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         value => Ok(value),
@@ -197,126 +197,6 @@ pub(crate) fn file_size_limit() -> u64 {
 pub(crate) fn user() -> u32 {
     // SAFETY: no operands.
     unsafe { libc::geteuid() }
-}
-
-fn node_mask(node: u32) -> Vec<u64> {
-    let node = node as usize;
-    let mut mask = vec![0; node / BITS + 1];
-    mask[node / BITS] |= 1 << (node % BITS);
-    mask
-}
-
-/// The kernel takes `maxnode` − 1 bits (mm/mempolicy.c, `get_nodes`): highest node + 2.
-fn max_node(node: u32) -> u64 {
-    u64::from(node) + 2
-}
-
-/// mbind(2) with `MPOL_BIND`: pages of the range come from `node` or not at all.
-pub(crate) fn bind(addr: u64, len: u64, node: u32) -> io::Result<()> {
-    let mask = node_mask(node);
-    // SAFETY: the mask is live and holds max_node − 1 bits; a policy changes no contents.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mbind,
-            addr,
-            len,
-            c_ulong_of(libc::MPOL_BIND),
-            mask.as_ptr(),
-            max_node(node),
-            0_u64,
-        )
-    };
-    check(result).map(drop)
-}
-
-/// set_mempolicy(2) for the time of a call: allocations and hugepage reservations of this thread
-/// are bound to `node` while `f` runs, and the thread's own policy is put back after it.
-///
-/// This makes mmap of hugetlb memory fail when the node's pool is short (as long as nobody else has
-/// reserved pages: the kernel counts reservations for the whole host); with mbind alone it succeeds
-/// and the first touch fails.
-///
-/// # Errors
-///
-/// Of the policy calls; what `f` returns is passed on.
-pub(crate) fn bound_to<T>(node: u32, f: impl FnOnce() -> T) -> io::Result<T> {
-    let old = Policy::of_this_thread()?;
-    let mask = node_mask(node);
-    // SAFETY: the mask is live and holds max_node − 1 bits.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_set_mempolicy,
-            c_ulong_of(libc::MPOL_BIND),
-            mask.as_ptr(),
-            max_node(node),
-        )
-    })?;
-    let old = RestoreOnDrop(Some(old));
-    let result = f();
-    old.restore().map(|()| result)
-}
-
-/// A thread's memory policy.
-struct Policy {
-    mode: i32,
-    mask: [u64; 16],
-}
-
-impl Policy {
-    /// get_mempolicy(2).
-    fn of_this_thread() -> io::Result<Self> {
-        let mut policy = Self {
-            mode: libc::MPOL_DEFAULT,
-            mask: [0; 16],
-        };
-        let bits = (policy.mask.len() * BITS) as u64;
-        // SAFETY: both pointers are to live memory, the mask of `bits` bits.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_get_mempolicy,
-                &raw mut policy.mode,
-                policy.mask.as_mut_ptr(),
-                bits,
-                0_u64,
-                0_u64,
-            )
-        })?;
-        Ok(policy)
-    }
-
-    /// set_mempolicy(2).
-    fn set(&self) -> io::Result<()> {
-        let (mask, bits) = match self.mode {
-            libc::MPOL_DEFAULT => (std::ptr::null(), 0),
-            _ => (self.mask.as_ptr(), (self.mask.len() * BITS) as u64),
-        };
-        // SAFETY: the mask is live and of `bits` bits.
-        let result =
-            unsafe { libc::syscall(libc::SYS_set_mempolicy, c_ulong_of(self.mode), mask, bits) };
-        check(result).map(drop)
-    }
-}
-
-/// Puts a policy back, also when the work under another one panics.
-struct RestoreOnDrop(Option<Policy>);
-
-impl RestoreOnDrop {
-    fn restore(mut self) -> io::Result<()> {
-        self.0.take().map_or(Ok(()), |policy| policy.set())
-    }
-}
-
-impl Drop for RestoreOnDrop {
-    fn drop(&mut self) {
-        if let Some(policy) = self.0.take() {
-            let _ = policy.set();
-        }
-    }
-}
-
-/// syscall(2) passes its arguments as words.
-fn c_ulong_of(value: i32) -> libc::c_ulong {
-    libc::c_ulong::try_from(value).unwrap_or(0)
 }
 
 /// move_pages(2) without target nodes: the node of the page at each address, or a negative errno.

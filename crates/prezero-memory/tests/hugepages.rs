@@ -172,7 +172,9 @@ fn a_pool_smaller_than_planned_is_refused_with_its_numbers() {
             needed: PAGES,
             available: 4,
             total,
+            zones: 1,
             elsewhere: None,
+            choices: Vec::new(),
             // It moves.
             memory: shortage.memory,
         };

@@ -3,7 +3,10 @@
 mod planning;
 
 use planning::{eager, fixture};
-use prezero_memory::{Backing, Class, Host, IdSet, PageSize, PlanError, Request, Shortage, plan};
+use prezero_memory::{
+    Backing, Class, Host, IdSet, MemorySpec, NodeChoice, PageSize, PlanError, Request, Shortage,
+    plan,
+};
 
 const GIB: u64 = 1 << 30;
 
@@ -14,6 +17,12 @@ fn extents(host: &Host, specs: &[&str]) -> Vec<(u32, u64)> {
     extents
         .map(|extent| (extent.node(), extent.len().pages()))
         .collect()
+}
+
+/// Choices of nodes as they are typed.
+fn choices(typed: &[&str]) -> Vec<NodeChoice> {
+    let choice = |text: &&str| format!("1G,{text}").parse::<MemorySpec>().unwrap().nodes;
+    typed.iter().filter_map(choice).collect()
 }
 
 // kubevirt#6981: node 0 has 1290 free pages, node 1 has 758.
@@ -28,9 +37,14 @@ fn a_node_that_is_short_is_named_with_the_numbers_and_with_the_node_that_is_not(
             page: PageSize::HUGE_2M,
             node: Some(1),
             needed: 1024,
+            zones: 1,
             available: 758,
             total: 758,
             elsewhere: Some((0, 1290)),
+            choices: choices(&[
+                "host_nodes=1,policy=preferred",
+                "host_nodes=0-1,policy=interleave"
+            ]),
             memory: host.mem_available,
         })
     );
@@ -42,7 +56,7 @@ fn a_node_that_is_short_is_named_with_the_numbers_and_with_the_node_that_is_not(
     assert_eq!(
         error.fix().as_deref(),
         Some(
-            "host_numa_node=0, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+            "host_numa_node=0, or host_nodes=1,policy=preferred, or host_nodes=0-1,policy=interleave, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
         )
     );
     assert_eq!(
@@ -72,21 +86,29 @@ fn another_node_is_offered_down_to_its_last_page_and_no_further() {
 }
 
 #[test]
-fn zones_share_the_pages_of_a_node() {
+fn zones_on_one_node_are_short_by_what_they_need_together() {
     let host = fixture("two-sockets-uneven");
-    let both = [
-        "1G,hugepages=on,host_numa_node=1",
-        "1G,hugepages=on,host_numa_node=1",
-    ];
-    let error = plan(&host, &eager(&both)).unwrap_err();
-    let PlanError::Short(shortage) = error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (shortage.node, shortage.needed, shortage.available),
-        (Some(1), 512, 246)
-    );
-    assert_eq!(shortage.elsewhere, Some((0, 1290)));
+    let zone = "1G,hugepages=on,host_numa_node=1";
+    for (zones, needed, short) in [(2, 1024, 266), (3, 1536, 778)] {
+        let error = plan(&host, &eager(&vec![zone; zones])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "Node 1 needs {needed} pages of 2 MiB for {zones} zones, has 758 free, short by {short} ({} MiB); node 0 has 1290 free",
+                short * 2
+            )
+        );
+        let PlanError::Short(shortage) = error else {
+            panic!("{error}")
+        };
+        // The other node has room for the zone that did not fit.
+        assert_eq!(shortage.elsewhere, Some((0, 1290)));
+    }
+    // With what is missing, all of them fit.
+    let mut grown = host;
+    grown.nodes[1].pools[0].free += 266;
+    grown.pools[0].free += 266;
+    assert_eq!(extents(&grown, &[zone, zone]), [(1, 512), (1, 512)]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod planning;
 
 use planning::{eager, fixture};
-use prezero_memory::{Host, IdSet, PageSize, Plan, PlanError, PlanWarning, Request, plan};
+use prezero_host::Cpuset;
+use prezero_memory::{Class, Host, IdSet, PageSize, Plan, PlanError, PlanWarning, Request, plan};
 
 fn ids(list: &str) -> IdSet {
     list.parse().unwrap()
@@ -163,7 +164,7 @@ fn too_few_hugepages() {
         ),
         text(
             "Node 1 needs 1024 pages of 2 MiB, has 758 free, short by 266 (532 MiB); node 0 has 1290 free",
-            "host_numa_node=0, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+            "host_numa_node=0, or host_nodes=1,policy=preferred, or host_nodes=0-1,policy=interleave, or: echo 1024 | sudo tee /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
         )
     );
 }
@@ -218,6 +219,43 @@ fn a_node_outside_the_cpuset() {
             "Node 0 is not in this process's allowed memory nodes (2-3)",
             "host_numa_node=2, or add node 0 to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)",
         )
+    );
+}
+
+#[test]
+fn the_cpuset_that_leaves_a_node_out_is_named() {
+    let change = |host: &mut Host| {
+        let set = |group: &str, mems| Cpuset {
+            file: format!("/sys/fs/cgroup/{group}/cpuset.mems").into(),
+            mems: ids(mems),
+        };
+        host.allowed_nodes = ids("0");
+        host.cpusets = vec![set("a/b", ""), set("a", "0"), set("", "0-1")];
+    };
+    let refused = text(
+        "Node 1 is not in this process's allowed memory nodes (0), set by /sys/fs/cgroup/a/cpuset.mems",
+        "host_numa_node=0, or: echo 0-1 | sudo tee /sys/fs/cgroup/a/cpuset.mems",
+    );
+    for spec in [
+        "1G,host_numa_node=1",
+        "1G,host_nodes=0-1,policy=interleave",
+        "1G,hugepages=off,host_nodes=1,policy=preferred",
+    ] {
+        assert_eq!(told("two-sockets-uneven", change, spec), refused, "{spec}");
+    }
+    let error = refusal(
+        "two-sockets-uneven",
+        change,
+        &eager(&["1G,host_numa_node=1"]),
+    );
+    assert_eq!(error.class(), Class::Host);
+    // Taking turns without a list is among the nodes that are allowed.
+    let mut host = fixture("two-sockets-uneven");
+    change(&mut host);
+    let plan = plan(&host, &eager(&["1G,hugepages=on,policy=interleave"])).unwrap();
+    assert!(
+        plan.extents()
+            .all(|extent| extent.nodes().to_string() == "0")
     );
 }
 

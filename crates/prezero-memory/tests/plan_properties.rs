@@ -13,7 +13,7 @@ mod workforce;
 
 use std::collections::BTreeMap;
 
-use prezero_memory::{Backing, Host, Plan, PlanError, PlanWarning, Request, plan};
+use prezero_memory::{Backing, Extent, Host, Plan, PlanError, PlanWarning, Policy, Request, plan};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{TestCaseError, TestRunner};
@@ -117,7 +117,7 @@ proptest! {
 fn the_generator_reaches_every_kind_of_plan_and_refusal() {
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..1500 {
+    for _ in 0..3000 {
         let (host, request) = host_and_request().new_tree(&mut runner).unwrap().current();
         for kind in kinds(&plan(&host, &request)) {
             *seen.entry(kind).or_default() += 1;
@@ -129,6 +129,10 @@ fn the_generator_reaches_every_kind_of_plan_and_refusal() {
         ("thp", 90),
         ("base", 90),
         ("several nodes", 50),
+        ("bind to several", 5),
+        ("preferred", 20),
+        ("overflow", 4),
+        ("interleave", 20),
         ("several slots", 150),
         ("remote", 25),
         ("unpinned", 10),
@@ -146,6 +150,7 @@ fn the_generator_reaches_every_kind_of_plan_and_refusal() {
         ("PageSizeMissing", 40),
         ("NoHugepages", 50),
         ("Short", 50),
+        ("ShortNodes", 20),
         ("ShortOfMemory", 30),
         ("NoSuchNode", 30),
         ("NodeWithoutMemory", 10),
@@ -175,6 +180,10 @@ fn kinds(planned: &Result<Plan, PlanError>) -> Vec<String> {
     nodes.sort_unstable();
     nodes.dedup();
     let has = |backing| plan.extents().any(|extent| extent.backing() == backing);
+    let of_policy = |policy| move |extent: &&Extent| extent.policy() == Some(policy);
+    let of = |policy| plan.extents().filter(of_policy(policy));
+    let mut bound: Vec<u32> = of(Policy::Bind).map(Extent::node).collect();
+    bound.dedup();
     let warned = |of: fn(&PlanWarning) -> bool| plan.warnings().iter().any(of);
     [
         ("plan", true),
@@ -183,6 +192,13 @@ fn kinds(planned: &Result<Plan, PlanError>) -> Vec<String> {
         ("thp", has(Backing::Thp)),
         ("base", has(Backing::Base)),
         ("several nodes", nodes.len() > 1),
+        ("bind to several", bound.len() > 1),
+        ("preferred", of(Policy::Preferred).count() > 0),
+        (
+            "overflow",
+            warned(|w| matches!(w, PlanWarning::Overflow { .. })),
+        ),
+        ("interleave", of(Policy::Interleave).count() > 0),
         ("several slots", plan.slots().len() > 1),
         (
             "remote",

@@ -77,7 +77,7 @@ fn an_unknown_key() {
         refusal("1G,shared=on"),
         text(
             "Memory '1G,shared=on' has an unknown key 'shared'",
-            "the keys are size, id, hugepages, hugepage_size, path, host_numa_node",
+            "the keys are size, id, hugepages, hugepage_size, path, host_numa_node, host_nodes, policy",
         )
     );
 }
@@ -112,6 +112,18 @@ fn a_value_that_its_key_does_not_take() {
             "one",
             "a node number such as 0",
         ),
+        (
+            "1G,host_nodes=0-",
+            "host_nodes",
+            "0-",
+            "a list of node numbers such as 0-1 or [0-1,3]",
+        ),
+        (
+            "1G,host_nodes=0,policy=local",
+            "policy",
+            "local",
+            "bind, preferred or interleave",
+        ),
     ] {
         assert_eq!(
             refusal(spec),
@@ -130,6 +142,31 @@ fn a_hugepage_size_without_hugepages() {
         text(
             "Memory '1G,hugepages=off,hugepage_size=2M' asks for hugepages of one kind and for none",
             "hugepages=on, or leave hugepage_size and path out",
+        )
+    );
+}
+
+#[test]
+fn nodes_that_contradict_each_other() {
+    assert_eq!(
+        refusal("1G,host_numa_node=0,host_nodes=0-1"),
+        text(
+            "Memory '1G,host_numa_node=0,host_nodes=0-1' names its host nodes in two ways",
+            "host_numa_node=0 for one node, or host_nodes=0-1 for several",
+        )
+    );
+    assert_eq!(
+        refusal("1G,policy=bind"),
+        text(
+            "Memory '1G,policy=bind' has policy=bind and no host nodes",
+            "host_nodes=0,policy=bind, or policy=interleave for every node",
+        )
+    );
+    assert_eq!(
+        refusal("1G,host_nodes=0,2-3"),
+        text(
+            "Memory '1G,host_nodes=0,2-3' has an unknown key '2-3'",
+            "host_nodes=[0-1,3]: a list with commas takes brackets",
         )
     );
 }

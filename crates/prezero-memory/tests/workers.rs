@@ -6,7 +6,9 @@ use std::io;
 use std::sync::Mutex;
 use std::thread::Builder;
 
-use prezero_memory::{Class, Control, IdSet, PopulateError, Request, ThreadBody, Workers, plan};
+use prezero_memory::{
+    Class, Control, IdSet, PopulateError, Request, ThreadBody, WorkerPlan, Workers, plan,
+};
 use prezero_testkit::{MachineLock, thread_names};
 use requests::{cpus, eager, planned, populated, reserved};
 
@@ -116,4 +118,31 @@ fn the_callers_cpu_list_is_where_the_work_is_done() {
             assert_eq!((worker.cpu, worker.pinned), (Some(cpu), true));
         }
     }
+}
+
+/// A CPU that went offline after the plan was made is one that no thread can be pinned to.
+#[test]
+fn a_cpu_that_is_not_there_costs_the_pin_and_not_the_memory() {
+    let _lock = MachineLock::acquire();
+    let plan = planned(&eager(&["size=32M,hugepages=off"]));
+    let here = cpus()[0];
+    let workers = [
+        WorkerPlan::new(0, Some(here)),
+        WorkerPlan::new(0, Some(4000)),
+        WorkerPlan::new(0, Some(u32::MAX)),
+    ];
+    let workers = Workers::start(&workers).expect("three threads");
+    let (ram, report) = reserved(&plan)
+        .populate(&workers, &Control::default())
+        .expect("every thread works");
+    let pinned: Vec<bool> = report.workers.iter().map(|worker| worker.pinned).collect();
+    assert_eq!(pinned, [true, false, false]);
+    assert_eq!(report.bytes, 32 << 20);
+    for worker in &report.workers {
+        assert!(
+            worker.cpu.is_some_and(|cpu| cpus().contains(&cpu)),
+            "{worker:?}"
+        );
+    }
+    drop((workers, ram));
 }

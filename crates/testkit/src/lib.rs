@@ -16,6 +16,7 @@ mod lock;
 mod pool;
 mod process;
 mod require;
+mod seccomp;
 mod sys;
 
 pub use hugepages::Hugepages;
@@ -25,3 +26,4 @@ pub use process::{
     maps_containing, maps_containing_of, open_fds, open_fds_of, thread_names, thread_names_of,
 };
 pub use require::{require_kvm, skip};
+pub use seccomp::{Refusal, Refused};

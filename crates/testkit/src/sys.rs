@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// `flock(LOCK_EX | LOCK_NB)`, see flock(2): false when another open file description holds the lock.
 pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<bool> {
@@ -15,6 +17,29 @@ pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<bool> {
         error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         error => Err(error),
     }
+}
+
+/// `prctl(PR_SET_SECCOMP)`, see seccomp(2): puts a filter on the calling thread. Allocates nothing.
+pub(crate) fn filter_system_calls(filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).unwrap_or(0),
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: PR_SET_NO_NEW_PRIVS takes numbers only.
+    let no_new_privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the program and its `len` instructions are live; the kernel copies and does not write them.
+    let set = || unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+    match no_new_privileges == 0 && set() == 0 {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Puts a filter on `command` between fork and exec.
+pub(crate) fn filter_before_exec(command: &mut Command, filter: Vec<libc::sock_filter>) {
+    // SAFETY: the closure makes system calls only, and allocates nothing.
+    unsafe { command.pre_exec(move || filter_system_calls(&filter)) };
 }
 
 /// An anonymous file that holds `pages` allocated hugepages of the default size of 2 MiB until it is closed.

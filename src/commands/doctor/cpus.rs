@@ -12,13 +12,19 @@ const NAME: &str = "cpus";
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let host = case.host;
     let online: IdSet = host.nodes.iter().flat_map(|node| &node.cpus).collect();
-    let usable = online.intersection(&host.allowed_cpus);
+    let usable = online.intersection(&host.unasked_cpus());
     let message = format!(
         "{} of {} CPUs may be used ({usable})",
         usable.len(),
         online.len()
     );
     let mut found = vec![Finding::ok(NAME, message)];
+    let isolated = online.intersection(&host.isolated_cpus);
+    if !isolated.is_empty() {
+        let message =
+            format!("CPUs {isolated} are isolated: they are left alone where there are others");
+        found.push(Finding::ok(NAME, message));
+    }
     if !host.topology_known {
         found.push(Finding::warning(
             NAME,

@@ -1,6 +1,6 @@
 //! What was asked for, as `plan` sees it.
 
-use prezero_host::Host;
+use prezero_host::{Host, PageSize};
 use prezero_memory::{GuestRam, Plan, PlanWarning};
 
 use super::Case;
@@ -37,6 +37,7 @@ fn fits(host: &Host, plan: &Plan) -> Vec<Finding> {
             PlanWarning::ThreadsRaised { planned, .. } => {
                 (warning.to_string(), format!("--threads {planned}"))
             }
+            PlanWarning::Overflow { page, .. } => (warning.to_string(), free_of_nodes(*page)),
             PlanWarning::RemoteWorkers { .. } => (warning.to_string(), node_with_cpus(host)),
             PlanWarning::BoundOnTouch { .. } => (warning.to_string(), "--prealloc".to_owned()),
             PlanWarning::Unpinned => (
@@ -48,6 +49,17 @@ fn fits(host: &Host, plan: &Plan) -> Vec<Finding> {
         found.push(Finding::warning(NAME, message, fix));
     }
     found
+}
+
+/// What each node has.
+fn free_of_nodes(page: PageSize) -> String {
+    let kib = page.bytes() / 1024;
+    match page > PageSize::BASE {
+        true => format!(
+            "grep . /sys/devices/system/node/node*/hugepages/hugepages-{kib}kB/free_hugepages"
+        ),
+        false => "grep MemFree /sys/devices/system/node/node*/meminfo".to_owned(),
+    }
 }
 
 /// Whether the files that were planned can be made, by trying.

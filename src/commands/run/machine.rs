@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{
-    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Prealloc, Registered,
-    Request, Reserved, StoppedBy, Zeroed, plan,
+    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Prealloc,
+    Registered, Request, Reserved, StoppedBy, Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
@@ -29,6 +29,8 @@ pub(super) struct Machine<'a> {
     pub(super) control: Control<'a>,
     pub(super) report: &'a mut Report,
     pub(super) clock: Stopwatch,
+    /// Sees the memory between populating and the check of its nodes.
+    pub(super) populated: &'a dyn Fn(&GuestRam<Populated>),
 }
 
 impl Machine<'_> {

@@ -5,17 +5,17 @@ use std::process;
 use std::time::Duration;
 
 use prezero_memory::{
-    ByteSize, Class, ClearReport, ClearRequest, Cleared, Control, GuestRam, MethodChoice,
+    ByteSize, Class, ClearReport, ClearRequest, Cleared, Control, Extent, GuestRam, MethodChoice,
     NodeProgress, Plan, Populated, Reserved, Stall, WorkerReport, Workers, Zeroed,
 };
 use prezero_vmm::ProbeRequest;
 
-use super::finish;
 use super::machine::Machine;
+use super::{finish, throttling};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::progress::Bars;
-use crate::report::run::{PlacementFacts, Report};
+use crate::report::run::Report;
 
 /// How long the work may stand still before the user is told, in seconds.
 const STALL_TOLD: u64 = 10;
@@ -29,10 +29,13 @@ impl Machine<'_> {
         reserved: GuestRam<Reserved>,
         probe: &ProbeRequest,
     ) -> Result<GuestRam<Zeroed>, Failure> {
+        let throttling = throttling::start();
         let workers = Workers::start(planned.workers())?;
         let populated = self.populate(planned, reserved, &workers)?;
+        (self.populated)(&populated);
         let cleared = self.clear(planned, populated, &workers, probe)?;
         drop(workers);
+        throttling::note(self.report, &throttling);
         self.check_placement(planned, cleared)
     }
 
@@ -99,10 +102,7 @@ impl Machine<'_> {
         if let Some(warning) = placement.warning() {
             self.report.warn(warning);
         }
-        self.report.placement = Some(PlacementFacts {
-            checked_pages: placement.checked_pages,
-            misplaced_pages: placement.misplaced_pages,
-        });
+        self.report.placement = Some((&placement).into());
         self.lap("verify", planned.bytes());
         Ok(zeroed)
     }
@@ -117,8 +117,9 @@ impl Machine<'_> {
     ) -> T {
         let mut nodes: Vec<(Option<u32>, u64)> = Vec::new();
         for node in workers.nodes() {
-            let extents = planned.extents().filter(|extent| extent.node() == node);
-            nodes.push((Some(node), extents.map(|extent| extent.len().bytes()).sum()));
+            let shares = planned.extents().flat_map(Extent::shares);
+            let of_node = shares.filter(|(of, _)| *of == node);
+            nodes.push((Some(node), of_node.map(|(_, len)| len.bytes()).sum()));
         }
         let bars = Bars::new(phase, &nodes);
         let progress = |nodes: &[NodeProgress]| {

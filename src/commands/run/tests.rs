@@ -6,6 +6,8 @@ use clap::Parser;
 use prezero_memory::{Cancel, Class};
 use prezero_testkit::{Hugepages, require_kvm};
 
+mod placement;
+
 use super::machine::VmRam;
 use super::run;
 use crate::cli::{Cli, Command, RunArgs};
@@ -34,6 +36,7 @@ fn run_with(line: &str, registered: impl FnOnce(&VmRam)) -> (Result<(), Failure>
         Instant::now(),
         &cancel,
         &mut report,
+        &|_| (),
         registered,
     );
     (result, report)
@@ -166,7 +169,15 @@ fn is_cancelled(line: &str, at_once: bool) -> (Failure, Report) {
     let mut report = Report::new();
     let start = Instant::now();
     let registered = |_: &VmRam| cancel.cancel();
-    let failure = run(&args(line), start, &cancel, &mut report, registered).expect_err("cancelled");
+    let failure = run(
+        &args(line),
+        start,
+        &cancel,
+        &mut report,
+        &|_| (),
+        registered,
+    )
+    .expect_err("cancelled");
     assert_eq!(failure.class, Class::Stopped, "{}", failure.message);
     assert_eq!(exit_code(failure.class), 6);
     (failure, report)

@@ -7,6 +7,7 @@ use prezero_host::{Host, HugetlbfsMount, IdSet, PageSize};
 
 use super::{PlanError, Shortage};
 use crate::limits::{self, LimitHit, LimitKind};
+use crate::policy::NodeChoice;
 
 /// What the zones planned so far leave.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Available<'a> {
     used: BTreeMap<(PageSize, u32), u64>,
     used_on_mounts: BTreeMap<PathBuf, u64>,
     used_ordinary: u64,
+    /// Page size, node and pages of each zone that insists on one node.
+    bound: Vec<(PageSize, u32, u64)>,
 }
 
 impl<'a> Available<'a> {
@@ -24,6 +27,29 @@ impl<'a> Available<'a> {
             used: BTreeMap::new(),
             used_on_mounts: BTreeMap::new(),
             used_ordinary: 0,
+            bound: Vec::new(),
+        }
+    }
+
+    /// Told of all zones that insist on one node, so that a shortage can name their sum.
+    pub(crate) fn with_bound(self, bound: impl Iterator<Item = (PageSize, u32, u64)>) -> Self {
+        let bound = bound.collect();
+        Self { bound, ..self }
+    }
+
+    /// Pages that all those zones need of a node, and how many zones they are.
+    pub(crate) fn bound_needs(&self, page: PageSize, node: u32) -> (u64, usize) {
+        let of_node = (self.bound.iter()).filter(|need| (need.0, need.1) == (page, node));
+        of_node.fold((0, 0), |(pages, zones), need| {
+            (pages.saturating_add(need.2), zones + 1)
+        })
+    }
+
+    /// The nodes of a choice; all that may be used where it names none.
+    pub(crate) fn chosen(&self, choice: &NodeChoice) -> IdSet {
+        match choice.nodes.is_empty() {
+            true => self.nodes().into_iter().collect(),
+            false => choice.nodes.clone(),
         }
     }
 
@@ -55,9 +81,13 @@ impl<'a> Available<'a> {
         }
         let allowed = &self.host.allowed_nodes;
         if !allowed.is_empty() && !allowed.contains(node) {
+            // Where several leave it out, a child may have no node that its parent has not.
+            let mut sets = self.host.cpusets.iter().rev();
+            let without = sets.find(|set| !set.mems.is_empty() && !set.mems.contains(node));
             return Err(PlanError::NodeNotAllowed {
                 node,
                 allowed: allowed.clone(),
+                file: without.map(|set| set.file.clone()),
             });
         }
         Ok(())
@@ -118,8 +148,13 @@ impl<'a> Available<'a> {
         of_size.map(|(_, pages)| pages).sum()
     }
 
+    /// Hugepages of a node that earlier zones took.
+    pub(crate) fn used_on(&self, page: PageSize, node: u32) -> u64 {
+        self.used.get(&(page, node)).copied().unwrap_or(0)
+    }
+
     fn free_on(&self, page: PageSize, node: u32) -> u64 {
-        let used = self.used.get(&(page, node)).copied().unwrap_or(0);
+        let used = self.used_on(page, node);
         // A host without node directories has one pool.
         let free = self.node_pool(page, node).map_or_else(
             || self.host.pool(page).map_or(0, |pool| pool.free),
@@ -132,6 +167,13 @@ impl<'a> Available<'a> {
     fn node_pool(&self, page: PageSize, node: u32) -> Option<(u64, u64)> {
         let pool = self.host.node(node)?.pool(page)?;
         Some((pool.total, pool.free))
+    }
+
+    /// Pages in a node's pool, free or not; the host's where it does not show the node's.
+    pub(crate) fn total_on(&self, page: PageSize, node: u32) -> u64 {
+        let of_host = || self.host.pool(page).map_or(0, |pool| pool.total);
+        let of_node = self.node_pool(page, node);
+        of_node.map_or_else(of_host, |pool| pool.0)
     }
 
     /// Free ordinary memory of each usable node, in units of `granule`.
@@ -198,20 +240,17 @@ impl<'a> Available<'a> {
         node: Option<u32>,
         needed: u64,
         available: u64,
-        elsewhere: Option<(u32, u64)>,
     ) -> Shortage {
-        let pool = self.host.pools.iter().find(|pool| pool.page_size == page);
-        let of_host = pool.map_or(0, |pool| pool.total);
-        let total = node
-            .and_then(|node| self.node_pool(page, node))
-            .map_or(of_host, |pool| pool.0);
+        let of_host = || self.host.pool(page).map_or(0, |pool| pool.total);
         Shortage {
             page,
             node,
             needed,
+            zones: 1,
             available,
-            total,
-            elsewhere,
+            total: node.map_or_else(of_host, |node| self.total_on(page, node)),
+            elsewhere: None,
+            choices: Vec::new(),
             memory: self.host.mem_available,
         }
     }

@@ -3,14 +3,13 @@
 use prezero_host::{Host, PageSize};
 
 use super::availability::Available;
-use super::pages::PageChoice;
+use super::pages::{PageChoice, bound_need};
+use super::supply::Supply;
 use super::workers::{NodeWork, plan_workers};
-use super::{
-    ClearExtents, Extent, Origin, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan,
-};
+use super::{ClearExtents, Extent, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
 use crate::layout::Layout;
 use crate::limits::{LimitHit, LimitKind};
-use crate::size::PageBytes;
+use crate::policy::Policy;
 use crate::spec::{Hugepages, MemorySpec};
 
 /// The first kernel with `MADV_POPULATE_WRITE` (madvise(2)).
@@ -25,7 +24,9 @@ const POPULATE_SINCE: (u32, u32) = (5, 14);
 /// Everything that the facts show to be impossible, with numbers and a fix ([`PlanError`]).
 pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     check_request(host, request)?;
-    let mut available = Available::new(host);
+    let bound = request.zones.iter();
+    let bound = bound.filter_map(|zone| bound_need(zone, host));
+    let mut available = Available::new(host).with_bound(bound);
     let mut choices = Vec::with_capacity(request.zones.len());
     // Impossible layouts are refused before shortages: more pages would not help.
     let usual = || Layout::x86_64(&host.cpu);
@@ -52,7 +53,6 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
 
     let mut slots = Vec::new();
     for ((zone, choice), ranges) in request.zones.iter().zip(&choices).zip(ranges) {
-        let bound = zone.host_numa_node.is_some();
         let mut supply = Supply::new(choice);
         for (gpa, len) in ranges {
             slots.push(SlotPlan {
@@ -67,7 +67,7 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
                     .is_hugetlb()
                     .then(|| zone.path.clone())
                     .flatten(),
-                extents: supply.fill(gpa, len, choice, bound),
+                extents: supply.fill(gpa, len),
             });
         }
     }
@@ -188,75 +188,30 @@ fn strictest_first(zones: &[MemorySpec]) -> Vec<usize> {
         let zone = &zones[n];
         (
             zone.hugepages != Hugepages::On,
-            zone.host_numa_node.is_none(),
+            zone.nodes.as_ref().map_or(4, |choice| match choice.policy {
+                Policy::Bind if choice.only_node().is_some() => 0,
+                Policy::Interleave => 1,
+                Policy::Bind => 2,
+                Policy::Preferred => 3,
+            }),
         )
     });
     order
 }
 
-/// The node shares of a zone, used up range by range.
-struct Supply {
-    left: Vec<(u32, u64)>,
-}
-
-impl Supply {
-    fn new(choice: &PageChoice) -> Self {
-        let bytes = |pages: u64| pages << choice.granule.shift();
-        let left = choice
-            .shares
-            .iter()
-            .rev()
-            .map(|(node, pages)| (*node, bytes(*pages)));
-        Self {
-            left: left.collect(),
-        }
-    }
-
-    fn fill(&mut self, gpa: u64, len: u64, choice: &PageChoice, bound: bool) -> Vec<Extent> {
-        let mut extents = Vec::new();
-        let mut offset = 0;
-        while let Some((node, left)) = self.left.last_mut() {
-            if offset == len {
-                break;
-            }
-            let take = (*left).min(len - offset);
-            if let Some(len) = PageBytes::new(take, choice.page).filter(|_| take > 0) {
-                extents.push(Extent {
-                    gpa: gpa + offset,
-                    len,
-                    backing: choice.backing,
-                    node: *node,
-                    bound,
-                    origin: Origin::Fresh,
-                });
-            }
-            offset += take;
-            *left -= take;
-            if *left == 0 {
-                self.left.pop();
-            }
-        }
-        extents
-    }
-}
-
 fn node_work(plan: &Plan) -> Vec<NodeWork> {
     let mut work: Vec<NodeWork> = Vec::new();
-    for extent in plan.extents() {
-        let bytes = extent.len().bytes();
+    for (node, len) in plan.extents().flat_map(Extent::shares) {
+        let bytes = len.bytes();
         // Ordinary memory is populated 2 MiB at a time at least.
-        let unit = extent.page_size().max(PageSize::HUGE_2M);
+        let unit = len.page_size().max(PageSize::HUGE_2M);
         let pages = bytes.div_ceil(unit.bytes());
-        match work.iter_mut().find(|work| work.node == extent.node()) {
+        match work.iter_mut().find(|work| work.node == node) {
             Some(work) => {
                 work.bytes += bytes;
                 work.pages += pages;
             }
-            None => work.push(NodeWork {
-                node: extent.node(),
-                bytes,
-                pages,
-            }),
+            None => work.push(NodeWork { node, bytes, pages }),
         }
     }
     work.sort_by_key(|work| work.node);
@@ -269,12 +224,12 @@ fn warnings(
     plan: &Plan,
     choices: Vec<PageChoice>,
 ) -> Vec<PlanWarning> {
-    let fallbacks = choices.into_iter().filter_map(|choice| choice.instead_of);
-    let mut warnings: Vec<PlanWarning> = fallbacks
-        .map(|error| PlanWarning::Ordinary {
-            shortage: Box::new(error),
-        })
-        .collect();
+    let mut warnings: Vec<PlanWarning> = Vec::new();
+    for choice in choices {
+        warnings.extend(choice.overflow());
+        let fallback = choice.instead_of.map(Box::new);
+        warnings.extend(fallback.map(|shortage| PlanWarning::Ordinary { shortage }));
+    }
     if let Some(asked) = request.threads.filter(|asked| *asked < plan.workers.len()) {
         warnings.push(PlanWarning::ThreadsRaised {
             asked,

@@ -1,87 +1,15 @@
 //! Why a request cannot be planned on a host.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prezero_host::{IdSet, PageSize};
 
+use super::shortage::{NodesShortage, Shortage};
 use crate::class::Class;
 use crate::layout::LayoutError;
 use crate::limits::LimitHit;
 use crate::size::ByteSize;
 use crate::spec::MemorySpec;
-
-/// Too few free hugepages: how many, of which size, where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The page size of the pool.
-    pub page: PageSize,
-    /// The node whose pool is short, or `None` for the whole host.
-    pub node: Option<u32>,
-    /// Pages needed.
-    pub needed: u64,
-    /// Pages available: free and not promised to anybody.
-    pub available: u64,
-    /// Pages in the pool, free or not.
-    pub total: u64,
-    /// Another node that has enough.
-    pub elsewhere: Option<(u32, u64)>,
-    /// Bytes of ordinary memory that pages could be made of (MemAvailable), if known.
-    pub memory: Option<u64>,
-}
-
-impl fmt::Display for Shortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.node {
-            Some(node) => write!(f, "Node {node}")?,
-            None => write!(f, "The host")?,
-        }
-        write!(
-            f,
-            " needs {} pages of {}, has {} free, short by {} ({})",
-            self.needed,
-            self.page,
-            self.available,
-            self.short(),
-            ByteSize(self.short().saturating_mul(self.page.bytes())),
-        )?;
-        match self.elsewhere {
-            Some((node, free)) => write!(f, "; node {node} has {free} free"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Shortage {
-    /// Pages missing.
-    #[must_use]
-    pub fn short(&self) -> u64 {
-        self.needed.saturating_sub(self.available)
-    }
-
-    pub(crate) fn fix(&self) -> String {
-        let kib = self.page.bytes() / 1024;
-        let dir = match self.node {
-            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
-            None => "/sys/kernel/mm/hugepages".to_owned(),
-        };
-        let total = self.total.saturating_add(self.short());
-        let grow = format!("echo {total} | sudo tee {dir}/hugepages-{kib}kB/nr_hugepages");
-        let missing = self.short().saturating_mul(self.page.bytes());
-        if let Some(memory) = self.memory.filter(|memory| missing > *memory) {
-            let most = self.available.saturating_add(memory >> self.page.shift());
-            let size = ByteSize(most.saturating_mul(self.page.bytes())).to_spec();
-            return match self.elsewhere {
-                Some((node, _)) => format!("host_numa_node={node}, or size={size} or less"),
-                None => format!("size={size} or less: this host has no memory for more pages"),
-            };
-        }
-        match self.elsewhere {
-            Some((node, _)) => format!("host_numa_node={node}, or: {grow}"),
-            None => grow,
-        }
-    }
-}
 
 /// Why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,6 +55,9 @@ pub enum PlanError {
     /// Too few hugepages.
     #[error("{0}")]
     Short(Shortage),
+    /// Too few hugepages on the nodes that share a zone.
+    #[error("{0}")]
+    ShortNodes(NodesShortage),
     /// A limit below what the pools could give.
     #[error("{0}")]
     Limit(LimitHit),
@@ -182,12 +113,14 @@ pub enum PlanError {
         valid: IdSet,
     },
     /// A node outside the process's cpuset.
-    #[error("Node {node} is not in this process's allowed memory nodes ({allowed})")]
+    #[error("Node {node} is not in this process's allowed memory nodes ({allowed}){}", set_by(.file.as_deref()))]
     NodeNotAllowed {
         /// The node asked for.
         node: u32,
         /// `Mems_allowed_list` of /proc/self/status.
         allowed: IdSet,
+        /// The `cpuset.mems` that leaves it out, if it is shown.
+        file: Option<PathBuf>,
     },
     /// A kernel without `MADV_POPULATE_WRITE`.
     #[error("Linux {release} has no MADV_POPULATE_WRITE; populating needs 5.14 or later")]
@@ -209,6 +142,10 @@ pub enum PlanError {
     /// Clearing all memory without populating it: its pages do not exist yet.
     #[error("All memory is to be cleared, but not populated")]
     ClearUnpopulated,
+}
+
+fn set_by(file: Option<&Path>) -> String {
+    file.map_or(String::new(), |file| format!(", set by {}", file.display()))
 }
 
 fn list_mounts(mounts: &[PathBuf]) -> String {
@@ -235,9 +172,11 @@ impl PlanError {
     /// something in so many words that no host has.
     pub(crate) fn would_help_elsewhere(&self, spec: &MemorySpec) -> bool {
         match self {
-            Self::Short(_) | Self::Limit(_) | Self::NoHugepages | Self::PageSizeMissing { .. } => {
-                true
-            }
+            Self::Short(_)
+            | Self::ShortNodes(_)
+            | Self::Limit(_)
+            | Self::NoHugepages
+            | Self::PageSizeMissing { .. } => true,
             Self::NotWholePages { .. } => spec.hugepage_size.is_none() && spec.path.is_none(),
             _ => false,
         }
@@ -259,7 +198,9 @@ impl PlanError {
             | Self::DuplicateId(_)
             | Self::NoThreads
             | Self::ClearUnpopulated => Class::Usage,
-            Self::Short(_) | Self::Limit(_) | Self::ShortOfMemory { .. } => Class::Shortage,
+            Self::Short(_) | Self::ShortNodes(_) | Self::Limit(_) | Self::ShortOfMemory { .. } => {
+                Class::Shortage
+            }
             Self::PageSizeMissing { .. }
             | Self::NoHugepages
             | Self::NodeNotAllowed { .. }
@@ -290,6 +231,7 @@ impl PlanError {
             ),
             Self::NoHugepages => "hugepages=off".to_owned(),
             Self::Short(shortage) => shortage.fix(),
+            Self::ShortNodes(shortage) => shortage.fix(),
             Self::Limit(hit) => hit.fix(),
             Self::NotHugetlbfs { mounts, .. } => match mounts.first() {
                 Some(mount) => format!("path={}, or leave path out: a memfd needs no mount", mount.display()),
@@ -310,10 +252,23 @@ impl PlanError {
             Self::NoSuchNode { valid, .. } | Self::NodeWithoutMemory { valid, .. } => {
                 format!("host_numa_node={}", valid.first().unwrap_or(0))
             }
-            Self::NodeNotAllowed { node, allowed } => format!(
-                "host_numa_node={}, or add node {node} to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)",
-                allowed.first().unwrap_or(0)
-            ),
+            Self::NodeNotAllowed {
+                node,
+                allowed,
+                file,
+            } => {
+                let first = allowed.first().unwrap_or(0);
+                let with: IdSet = allowed.iter().chain([*node]).collect();
+                match file {
+                    Some(file) => format!(
+                        "host_numa_node={first}, or: echo {with} | sudo tee {}",
+                        file.display()
+                    ),
+                    None => format!(
+                        "host_numa_node={first}, or add node {node} to cpuset.mems of this process's cgroup (cat /proc/self/cgroup)"
+                    ),
+                }
+            }
             Self::KernelTooOld { .. } => "leave --prealloc out, or boot Linux 5.14+".to_owned(),
             Self::NoCpu { allowed, .. } => format!("choose among {allowed}"),
             Self::NoThreads => "--threads 1".to_owned(),

@@ -7,17 +7,24 @@ mod apportion;
 mod availability;
 mod build;
 mod error;
+mod extent;
+mod nodes;
 mod pages;
+mod shortage;
+mod supply;
+mod warning;
 mod workers;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use prezero_host::{IdSet, PageSize};
 
 pub(crate) use self::availability::Available;
 pub use self::build::plan;
-pub use self::error::{PlanError, Shortage};
+pub use self::error::PlanError;
+pub use self::extent::Extent;
+pub use self::shortage::{NodePages, NodesShortage, Shortage};
+pub use self::warning::PlanWarning;
 pub use self::workers::{NodeWork, WorkerPlan, plan_workers};
 use crate::layout::Layout;
 use crate::size::PageBytes;
@@ -116,67 +123,6 @@ impl Origin {
     }
 }
 
-/// A run of guest memory with one backing, one page size and one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extent {
-    gpa: u64,
-    len: PageBytes,
-    backing: Backing,
-    node: u32,
-    bound: bool,
-    origin: Origin,
-}
-
-impl Extent {
-    /// First guest-physical address.
-    #[must_use]
-    pub fn gpa(&self) -> u64 {
-        self.gpa
-    }
-
-    /// Length, in pages of the extent's page size.
-    #[must_use]
-    pub fn len(&self) -> PageBytes {
-        self.len
-    }
-
-    /// Never true: a plan holds no empty extent.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len.bytes() == 0
-    }
-
-    /// Page size of the mapping.
-    #[must_use]
-    pub fn page_size(&self) -> PageSize {
-        self.len.page_size()
-    }
-
-    /// What it is made of.
-    #[must_use]
-    pub fn backing(&self) -> Backing {
-        self.backing
-    }
-
-    /// The node whose workers populate it, and so where the kernel puts it.
-    #[must_use]
-    pub fn node(&self) -> u32 {
-        self.node
-    }
-
-    /// Whether the memory may be on no other node (mbind(2), `MPOL_BIND`).
-    #[must_use]
-    pub fn bound(&self) -> bool {
-        self.bound
-    }
-
-    /// What its contents are before prezero works on it.
-    #[must_use]
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-}
-
 /// One KVM memory slot: a guest-physical range and the extents that fill it, side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotPlan {
@@ -229,67 +175,6 @@ impl SlotPlan {
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
-    }
-}
-
-/// Something the planner chose that the user may not expect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PlanWarning {
-    /// `hugepages=auto` and too few hugepages: ordinary memory is used.
-    Ordinary {
-        /// What hugepages would have needed.
-        shortage: Box<PlanError>,
-    },
-    /// Fewer threads asked for than nodes with work; every node gets one.
-    ThreadsRaised {
-        /// Threads asked for.
-        asked: usize,
-        /// Threads planned.
-        planned: usize,
-    },
-    /// Memory of a node is populated from another node's CPUs.
-    RemoteWorkers {
-        /// The node without usable CPUs.
-        node: u32,
-    },
-    /// Memory bound to a node and not populated: pages that others take first are missing when the
-    /// guest touches them, which is a SIGBUS.
-    BoundOnTouch {
-        /// The node.
-        node: u32,
-    },
-    /// The host does not say which CPUs belong to which node.
-    Unpinned,
-}
-
-impl fmt::Display for PlanWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ordinary { shortage } => {
-                write!(f, "Using ordinary memory instead of hugepages: {shortage}")?;
-                let fix = match **shortage {
-                    PlanError::NoHugepages => None,
-                    _ => shortage.fix(),
-                };
-                fix.map_or(Ok(()), |fix| write!(f, " (for hugepages: {fix})"))
-            }
-            Self::ThreadsRaised { asked, planned } => write!(
-                f,
-                "{asked} threads asked for, {planned} used: one for each node with memory"
-            ),
-            Self::RemoteWorkers { node } => write!(
-                f,
-                "Node {node} has no CPU this process may use: another node's CPUs populate it (remote)"
-            ),
-            Self::BoundOnTouch { node } => write!(
-                f,
-                "Memory bound to node {node} is not populated, and the kernel promises pages of the host, not of a node: if others take node {node}'s, the guest dies when it touches its memory (populate it: --prealloc)"
-            ),
-            Self::Unpinned => {
-                f.write_str("This host does not show its NUMA topology: workers are not pinned")
-            }
-        }
     }
 }
 
@@ -365,14 +250,7 @@ impl Plan {
         let fits = page.is_aligned(gpa) && gpa.checked_add(bytes).is_some();
         let len = PageBytes::new(bytes, page).filter(|_| bytes > 0 && fits);
         let len = len.ok_or(PlanError::OddSlot { gpa, bytes })?;
-        let extent = Extent {
-            gpa,
-            len,
-            backing: Backing::Base,
-            node: 0,
-            bound: false,
-            origin: Origin::Fresh,
-        };
+        let extent = Extent::new(gpa, len, Backing::Base, 0);
         Ok(Self {
             bytes,
             prealloc: Prealloc::Off,

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use prezero_host::{Host, HugetlbfsMount, PageSize, Thp};
 
-use super::apportion::apportion;
 use super::availability::Available;
-use super::{Backing, PlanError, Prealloc};
+use super::nodes::{share, spread};
+use super::{Backing, PlanError, PlanWarning, Prealloc};
+use crate::policy::{NodeChoice, Policy};
 use crate::spec::{Hugepages, MemorySpec};
 
 /// The pages of one zone.
@@ -16,6 +17,8 @@ pub(crate) struct PageChoice {
     pub(crate) backing: Backing,
     /// (node, pages of `granule`), in node order.
     pub(crate) shares: Vec<(u32, u64)>,
+    /// What was asked for, with every node named.
+    pub(crate) nodes: Option<NodeChoice>,
     /// The unit in which the zone is shared out among nodes.
     pub(crate) granule: PageSize,
     /// Why it is not hugepages, for `hugepages=auto`.
@@ -29,7 +32,7 @@ impl PageChoice {
         prealloc: Prealloc,
         available: &mut Available<'_>,
     ) -> Result<Self, PlanError> {
-        if let Some(node) = spec.host_numa_node {
+        for node in spec.nodes.iter().flat_map(|choice| &choice.nodes) {
             available.check_node(node)?;
         }
         let fallback = match spec.hugepages {
@@ -42,6 +45,33 @@ impl PageChoice {
         };
         ordinary(spec, prealloc, available, fallback)
     }
+
+    /// Whether the preferred nodes have less than it takes.
+    pub(crate) fn overflow(&self) -> Option<PlanWarning> {
+        let choice = self.nodes.as_ref();
+        let choice = choice.filter(|choice| choice.policy == Policy::Preferred)?;
+        let beyond = || {
+            let shares = self.shares.iter();
+            shares.filter(|(node, _)| !choice.nodes.contains(*node))
+        };
+        let on = beyond().map(|(node, _)| *node).collect();
+        let count: u64 = beyond().map(|(_, pages)| pages).sum();
+        (count > 0).then(|| PlanWarning::Overflow {
+            preferred: choice.nodes.clone(),
+            page: self.granule,
+            pages: self.shares.iter().map(|(_, pages)| pages).sum(),
+            beyond: count,
+            on,
+        })
+    }
+}
+
+/// The choice with every node named, for what it is passed to.
+fn named(spec: &MemorySpec, available: &Available<'_>) -> Option<NodeChoice> {
+    spec.nodes.as_ref().map(|choice| NodeChoice {
+        policy: choice.policy,
+        nodes: available.chosen(choice),
+    })
 }
 
 fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, PlanError> {
@@ -55,45 +85,7 @@ fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, 
         None => hugepage_size(spec, available.host)?,
     };
     let needed = spec.bytes >> page.shift();
-    let by_node: Vec<(u32, u64)> = available
-        .nodes()
-        .into_iter()
-        .map(|node| (node, available.pages_on(page, node)))
-        .collect();
-    let shares = match spec.host_numa_node {
-        Some(node) => {
-            let free = by_node
-                .iter()
-                .find(|(id, _)| *id == node)
-                .map_or(0, |pair| pair.1);
-            if needed > free {
-                let other = by_node.iter().find(|(_, free)| *free >= needed);
-                return Err(PlanError::Short(available.short(
-                    page,
-                    Some(node),
-                    needed,
-                    free,
-                    other.copied(),
-                )));
-            }
-            vec![(node, needed)]
-        }
-        None => {
-            let free = available.pages(page);
-            if needed > free {
-                // In a cpuset of one node it is that node's pool that has to grow.
-                let only = match by_node.as_slice() {
-                    [(node, on_node)] if available.host.nodes.len() > 1 && *on_node == free => {
-                        Some(*node)
-                    }
-                    _ => None,
-                };
-                let short = available.short(page, only, needed, free, None);
-                return Err(PlanError::Short(short));
-            }
-            spread(needed, &by_node)
-        }
-    };
+    let shares = share(spec, page, needed, available)?;
     if let Some(hit) = available.limit(page, needed) {
         return Err(PlanError::Limit(hit));
     }
@@ -112,6 +104,7 @@ fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, 
             Backing::Memfd
         },
         shares,
+        nodes: named(spec, available),
         granule: page,
         instead_of: None,
     })
@@ -148,6 +141,20 @@ fn mount_page_size(
     }
     whole_pages(spec, page)?;
     Ok(page)
+}
+
+/// Pages that a zone insists on from one node only.
+pub(crate) fn bound_need(spec: &MemorySpec, host: &Host) -> Option<(PageSize, u32, u64)> {
+    let node = spec.nodes.as_ref()?.only_node()?;
+    if spec.hugepages != Hugepages::On {
+        return None;
+    }
+    let page = match spec.path.as_deref() {
+        Some(path) => mount_page_size(spec, mount_at(path, host).ok()?, host),
+        None => hugepage_size(spec, host),
+    };
+    let page = page.ok()?;
+    Some((page, node, spec.bytes >> page.shift()))
 }
 
 /// The size asked for; else the host's default if it divides the zone, else the largest smaller
@@ -207,14 +214,18 @@ fn ordinary(
         false => page,
     };
     let units = spec.bytes >> granule.shift();
-    let shares = match spec.host_numa_node {
-        Some(node) => vec![(node, units)],
-        None => spread(units, &available.ordinary_on_nodes(granule)),
-    };
+    let nodes = named(spec, available);
+    let mut free = available.ordinary_on_nodes(granule);
+    if let Some(choice) = &nodes {
+        free.retain(|(node, _)| choice.nodes.contains(*node));
+    }
+    // No node is called full: what it counts as free may be far too low.
+    let shares = spread(units, &free);
     Ok(PageChoice {
         page,
         backing,
         shares,
+        nodes,
         granule,
         instead_of,
     })
@@ -230,41 +241,4 @@ fn whole_pages(spec: &MemorySpec, page: PageSize) -> Result<(), PlanError> {
         below: Some(page.round_down(spec.bytes)).filter(|bytes| *bytes > 0),
         above: page.round_up(spec.bytes),
     })
-}
-
-/// Memory nobody bound follows the free pages: the node with the most if all of it fits there, else
-/// every node in proportion to what it has free.
-fn spread(needed: u64, free: &[(u32, u64)]) -> Vec<(u32, u64)> {
-    let most = free.iter().rev().max_by_key(|(_, pages)| *pages);
-    if let Some((node, pages)) = most
-        && *pages >= needed
-    {
-        return vec![(*node, needed)];
-    }
-    let weights: Vec<u64> = free.iter().map(|(_, pages)| *pages).collect();
-    let shares = apportion(needed, &weights);
-    let shares = free
-        .iter()
-        .zip(shares)
-        .map(|((node, _), share)| (*node, share));
-    shares.filter(|(_, share)| *share > 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::spread;
-
-    #[test]
-    fn memory_stays_on_one_node_where_it_fits() {
-        assert_eq!(spread(100, &[(0, 150), (1, 200)]), [(1, 100)]);
-        assert_eq!(spread(100, &[(0, 200), (1, 200)]), [(0, 100)]);
-    }
-
-    #[test]
-    fn memory_that_fits_nowhere_whole_follows_the_free_pages() {
-        assert_eq!(spread(300, &[(0, 300), (2, 100)]), [(0, 300)]);
-        assert_eq!(spread(400, &[(0, 300), (2, 100)]), [(0, 300), (2, 100)]);
-        assert_eq!(spread(200, &[(0, 150), (1, 150)]), [(0, 100), (1, 100)]);
-        assert_eq!(spread(200, &[(0, 199), (1, 0), (3, 1)]), [(0, 199), (3, 1)]);
-    }
 }

@@ -54,7 +54,8 @@ pub struct NodeWork {
 }
 
 /// Plans the threads that populate `work`. Without `threads` every usable CPU of every node with work gets one, bounded
-/// by the cgroup CPU quota; with it, `threads` in all are shared out in proportion to bytes, at
+/// by the cgroup CPU quota; isolated CPUs are left alone unless `cpus` names them or the process may run
+/// on no others. With it, `threads` in all are shared out in proportion to bytes, at
 /// least one per node. No node gets more threads than pages. [`crate::plan()`] does this for the
 /// memory it plans; a monitor with mappings of its own calls it for [`crate::populate`].
 #[must_use]
@@ -64,7 +65,16 @@ pub fn plan_workers(
     threads: Option<usize>,
     cpus: Option<&IdSet>,
 ) -> Vec<WorkerPlan> {
-    let usable: Vec<NodeCpus> = work.iter().map(|w| node_cpus(host, w.node, cpus)).collect();
+    // Isolated CPUs were taken from the scheduler for somebody's latency: a mask that has them by
+    // accident is no leave to use them.
+    let cpus = match cpus {
+        Some(named) => host.allowed_cpus.intersection(named),
+        None => host.unasked_cpus(),
+    };
+    let usable: Vec<NodeCpus> = work
+        .iter()
+        .map(|w| node_cpus(host, w.node, &cpus))
+        .collect();
     let every: Vec<u64> = usable
         .iter()
         .map(|node| node.cpus.len().max(1) as u64)
@@ -118,13 +128,8 @@ struct NodeCpus {
 }
 
 /// The CPUs that may work for `node`: its own that the process may use, or else the nearest node's.
-fn node_cpus(host: &Host, node: u32, cpus: Option<&IdSet>) -> NodeCpus {
-    let usable = |node: &Node| -> Vec<u32> {
-        let ids = node.cpus.iter();
-        let ids = ids.filter(|&cpu| host.allowed_cpus.contains(cpu));
-        ids.filter(|&cpu| cpus.is_none_or(|cpus| cpus.contains(cpu)))
-            .collect()
-    };
+fn node_cpus(host: &Host, node: u32, cpus: &IdSet) -> NodeCpus {
+    let usable = |node: &Node| -> Vec<u32> { node.cpus.intersection(cpus).iter().collect() };
     let own = host.nodes.iter().find(|candidate| candidate.id == node);
     let own_cpus = own.map(&usable).unwrap_or_default();
     if !own_cpus.is_empty() {
@@ -201,6 +206,30 @@ mod tests {
         let list = "2,5,90".parse().unwrap();
         let plan = plan_workers(&host, &[work(0, 100)], None, Some(&list));
         assert_eq!(cpus(&plan, 0), [2, 5]);
+    }
+
+    #[test]
+    fn isolated_cpus_work_only_where_they_are_named_or_all_there_is() {
+        let nearest: &[(u32, u32)] = &[(0, 12), (1, 10)];
+        let mut host = host(&[(0, "0-3", &[]), (1, "4-7", nearest)], "0-7");
+        host.isolated_cpus = "2-7".parse().unwrap();
+        let on = |host: &Host, node, cpus: Option<&IdSet>| {
+            let plan = plan_workers(host, &[work(node, 100)], None, cpus);
+            (cpus_of(&plan), plan.iter().any(|worker| worker.remote))
+        };
+        assert_eq!(on(&host, 0, None), (vec![0, 1], false));
+        // Every CPU of node 1 is isolated.
+        assert_eq!(on(&host, 1, None), (vec![0, 1], true));
+        let named = "3,5".parse().unwrap();
+        assert_eq!(on(&host, 0, Some(&named)), (vec![3], false));
+        assert_eq!(on(&host, 1, Some(&named)), (vec![5], false));
+        host.allowed_cpus = "3-6".parse().unwrap();
+        assert_eq!(on(&host, 0, None), (vec![3], false));
+        assert_eq!(on(&host, 1, None), (vec![4, 5, 6], false));
+    }
+
+    fn cpus_of(plan: &[WorkerPlan]) -> Vec<u32> {
+        plan.iter().filter_map(|worker| worker.cpu).collect()
     }
 
     #[test]

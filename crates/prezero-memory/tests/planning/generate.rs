@@ -1,7 +1,9 @@
 //! Arbitrary hosts as a kernel may show them, and arbitrary requests.
 
 use prezero_host::{Cpu, CpuQuota, HugepagePool, Kernel, Node, NodePool, ProcessLimits, Thp};
-use prezero_memory::{Host, Hugepages, IdSet, MemorySpec, PageSize, Prealloc, Request};
+use prezero_memory::{
+    Host, Hugepages, IdSet, MemorySpec, NodeChoice, PageSize, Policy, Prealloc, Request,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -150,6 +152,10 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
             let with_memory = nodes.iter().filter(|node| node.mem_total != Some(0));
             let with_memory = some_of(with_memory.map(|node| node.id).collect());
             let cpus = some_of(nodes.iter().flat_map(|node| &node.cpus).collect());
+            let isolated = prop_oneof![
+                3 => Just(IdSet::default()),
+                1 => some_of(nodes.iter().flat_map(|node| &node.cpus).collect()),
+            ];
             let reserved = prop_oneof![2 => Just(0), 1 => 0..300_u64];
             let extra = (
                 reserved,
@@ -158,7 +164,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
             );
             (
                 (Just(sizes), Just(nodes), vec(extra, 2)),
-                (with_memory, cpus, prop::bool::weighted(0.9)),
+                (with_memory, cpus, isolated, prop::bool::weighted(0.9)),
                 (kernel(), cpu(), option::weighted(0.3, 1..1_000_000_u64)),
                 select(vec![
                     Thp::Always,
@@ -173,7 +179,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
         .prop_map(
             |(
                 (sizes, mut nodes, extra),
-                (allowed_nodes, allowed_cpus, topology_known),
+                (allowed_nodes, allowed_cpus, isolated_cpus, topology_known),
                 (kernel, cpu, quota),
                 thp,
                 mem_available,
@@ -206,6 +212,7 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
                     thp,
                     mem_available,
                     allowed_cpus,
+                    isolated_cpus,
                     hugetlb_limits,
                     memory_limits,
                     mounts,
@@ -224,6 +231,16 @@ pub(crate) fn host() -> impl Strategy<Value = Host> {
         )
 }
 
+/// Nodes to be on: one, to which memory is bound, or several in any of the ways.
+fn node_choice() -> impl Strategy<Value = NodeChoice> {
+    let policies = select(vec![Policy::Bind, Policy::Preferred, Policy::Interleave]);
+    let several = vec(0..NODE_IDS, 0..4).prop_map(IdSet::from_iter);
+    prop_oneof![
+        2 => (0..NODE_IDS).prop_map(NodeChoice::bind),
+        3 => (policies, several).prop_map(|(policy, nodes)| NodeChoice { policy, nodes }),
+    ]
+}
+
 /// A zone of memory: mostly whole hugepages, sometimes more than any machine has, or an odd count of bytes.
 pub(crate) fn zone() -> impl Strategy<Value = MemorySpec> {
     let size = prop_oneof![
@@ -238,18 +255,18 @@ pub(crate) fn zone() -> impl Strategy<Value = MemorySpec> {
         size,
         select(vec![Hugepages::Auto, Hugepages::On, Hugepages::Off]),
         option::weighted(0.3, select(PAGES.to_vec())),
-        option::weighted(0.3, 0..NODE_IDS),
+        option::weighted(0.4, node_choice()),
         option::weighted(0.2, prop_oneof!["[ab]", "[a-z0-9_-]{1,8}"]),
         option::weighted(0.3, limits::path()),
     )
         .prop_map(
-            |(bytes, hugepages, hugepage_size, host_numa_node, id, path)| MemorySpec {
+            |(bytes, hugepages, hugepage_size, nodes, id, path)| MemorySpec {
                 id,
                 hugepages,
                 // What the parser refuses is not drawn.
                 hugepage_size: hugepage_size.filter(|_| hugepages != Hugepages::Off),
                 path: path.filter(|_| hugepages != Hugepages::Off),
-                host_numa_node,
+                nodes,
                 ..MemorySpec::new(bytes)
             },
         )
@@ -259,7 +276,7 @@ pub(crate) fn zone() -> impl Strategy<Value = MemorySpec> {
 pub(crate) fn request(host: &Host) -> impl Strategy<Value = Request> + use<> {
     let ids: Vec<u32> = host.nodes.iter().map(|node| node.id).collect();
     let allowed: Vec<u32> = host.allowed_cpus.iter().collect();
-    let near = vec(select(ids), 3);
+    let near = vec(subsequence(ids.clone(), 1..=ids.len().min(4)), 3);
     let list = prop_oneof![
         4 => some_of(allowed),
         1 => vec(0..40_u32, 0..4).prop_map(IdSet::from_iter),
@@ -276,8 +293,12 @@ pub(crate) fn request(host: &Host) -> impl Strategy<Value = Request> + use<> {
         prop::bool::weighted(0.8),
     )
         .prop_map(|((mut zones, near), prealloc, threads, cpus, real_nodes)| {
-            for (zone, id) in zones.iter_mut().zip(near).filter(|_| real_nodes) {
-                zone.host_numa_node = zone.host_numa_node.map(|_| id);
+            for (zone, ids) in zones.iter_mut().zip(near).filter(|_| real_nodes) {
+                if let Some(choice) = &mut zone.nodes {
+                    // As many of the host's nodes as were drawn.
+                    let count = choice.nodes.len();
+                    choice.nodes = ids.into_iter().take(count).collect();
+                }
             }
             Request {
                 zones,
@@ -289,10 +310,33 @@ pub(crate) fn request(host: &Host) -> impl Strategy<Value = Request> + use<> {
         })
 }
 
+/// The request with zones that want about as many 2 MiB pages as the host has, so that nodes run out.
+fn fitting(host: &Host, mut request: Request) -> Request {
+    let page = PageSize::HUGE_2M;
+    let count = request.zones.len().max(1) as u64;
+    let Some(pool) = host.pool(page) else {
+        return request;
+    };
+    let most = pool.available() / count + 1;
+    for zone in &mut request.zones {
+        zone.path = None;
+        zone.hugepages = Hugepages::On;
+        zone.hugepage_size = Some(page);
+        zone.bytes = (1 + (zone.bytes >> page.shift()) % most) << page.shift();
+    }
+    request
+}
+
 /// A host and a request for it.
 pub(crate) fn host_and_request() -> impl Strategy<Value = (Host, Request)> {
     host().prop_flat_map(|host| {
         let request = request(&host);
-        (Just(host), request)
+        (Just(host), request, prop::bool::weighted(0.25)).prop_map(|(host, request, fits)| {
+            let request = match fits {
+                true => fitting(&host, request),
+                false => request,
+            };
+            (host, request)
+        })
     })
 }

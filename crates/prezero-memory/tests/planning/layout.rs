@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use prezero_memory::{Backing, Extent, Host, Hugepages, PageSize, Plan, Request};
+use prezero_memory::{
+    Backing, Extent, Host, Hugepages, NodeChoice, PageSize, Plan, Policy, Request,
+};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -97,7 +99,7 @@ fn by_zone<'a>(request: &Request, plan: &'a Plan) -> Result<Vec<Vec<&'a Extent>>
 /// Every zone is as large as asked for, made of what was asked for, where it was asked for.
 pub(crate) fn zones_are_as_asked(host: &Host, request: &Request, plan: &Plan) -> Checked {
     for (zone, extents) in request.zones.iter().zip(by_zone(request, plan)?) {
-        for extent in extents {
+        for extent in &extents {
             let huge = extent.backing().is_hugetlb();
             prop_assert!(!huge || (extent.backing() == Backing::Hugetlbfs) == zone.path.is_some());
             match zone.hugepages {
@@ -114,27 +116,73 @@ pub(crate) fn zones_are_as_asked(host: &Host, request: &Request, plan: &Plan) ->
             } else {
                 prop_assert_eq!(extent.page_size(), PageSize::BASE);
             }
-            prop_assert_eq!(extent.bound(), zone.host_numa_node.is_some());
-            prop_assert!(zone.host_numa_node.is_none_or(|node| node == extent.node()));
+            prop_assert_eq!(
+                extent.policy(),
+                zone.nodes.as_ref().map(|choice| choice.policy)
+            );
+            prop_assert_eq!(extent.bound(), extent.policy() == Some(Policy::Bind));
+            prop_assert!(extent.nodes().contains(extent.node()));
         }
+        if let Some(choice) = &zone.nodes {
+            nodes_are_as_asked(host, choice, &extents)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bound and interleaved memory is on the nodes asked for and no other, preferred memory on others only when those
+/// are full; interleaved hugepages differ by at most one between nodes, whatever the slots.
+fn nodes_are_as_asked(host: &Host, choice: &NodeChoice, extents: &[&Extent]) -> Checked {
+    let asked = |node: u32| choice.nodes.is_empty() || choice.nodes.contains(node);
+    let mut pages: BTreeMap<u32, u64> = BTreeMap::new();
+    for extent in extents {
+        let all = extent.shares().map(|(_, len)| len.pages()).sum::<u64>();
+        prop_assert_eq!(all, extent.len().pages());
+        let nodes: Vec<u32> = match choice.policy {
+            Policy::Interleave => extent.nodes().iter().collect(),
+            _ => vec![extent.node()],
+        };
+        // The kernel gives page n to node n, modulo the nodes.
+        let (all, count) = (extent.len().pages(), nodes.len() as u64);
+        for (n, node) in (0..).zip(nodes) {
+            *pages.entry(node).or_default() += all / count + u64::from(n < all % count);
+        }
+        if choice.policy != Policy::Preferred {
+            prop_assert!(extent.nodes().iter().all(asked), "{:?}", extent);
+        }
+        if choice.policy == Policy::Bind {
+            prop_assert_eq!(extent.nodes().len(), 1);
+        }
+    }
+    let huge = extents.iter().all(|extent| extent.backing().is_hugetlb());
+    if choice.policy == Policy::Interleave && huge {
+        let usable = host.nodes.iter().filter(|node| {
+            node.mem_total != Some(0) && host.allowed_nodes.contains(node.id) && asked(node.id)
+        });
+        let counts: Vec<u64> = usable
+            .map(|node| pages.get(&node.id).copied().unwrap_or(0))
+            .collect();
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        prop_assert!(
+            most.zip(least)
+                .is_some_and(|(most, least)| most - least <= 1),
+            "{:?}",
+            pages
+        );
     }
     Ok(())
 }
 
 /// Memory is on nodes that have some and that the process may use.
 pub(crate) fn nodes_are_usable(host: &Host, plan: &Plan) -> Checked {
-    for extent in plan.extents() {
-        let node = host.node(extent.node());
+    for id in plan.extents().flat_map(Extent::nodes) {
+        let node = host.node(id);
         prop_assert!(
             node.is_some_and(|node| node.mem_total != Some(0)),
             "node {}",
-            extent.node()
+            id
         );
-        prop_assert!(
-            host.allowed_nodes.contains(extent.node()),
-            "node {}",
-            extent.node()
-        );
+        prop_assert!(host.allowed_nodes.contains(id), "node {}", id);
     }
     Ok(())
 }
@@ -147,11 +195,13 @@ pub(crate) fn hugepages_are_there(host: &Host, plan: &Plan) -> Checked {
         .extents()
         .filter(|extent| extent.backing().is_hugetlb())
     {
-        let (page, pages) = (extent.page_size(), extent.len().pages());
-        *by_size.entry(page).or_default() += pages;
-        let of_node = by_node.entry((page, extent.node())).or_default();
-        of_node.0 += pages;
-        of_node.1 |= extent.bound();
+        let page = extent.page_size();
+        *by_size.entry(page).or_default() += extent.len().pages();
+        for (node, len) in extent.shares() {
+            let of_node = by_node.entry((page, node)).or_default();
+            of_node.0 += len.pages();
+            of_node.1 |= extent.bound();
+        }
     }
     for (page, pages) in &by_size {
         let available = host.pool(*page).map_or(0, |pool| pool.available());
@@ -171,6 +221,8 @@ pub(crate) fn hugepages_are_there(host: &Host, plan: &Plan) -> Checked {
         let unreserved = pool.map_or(0, |pool| pool.free.saturating_sub(pool.reserved));
         // The kernel adds surplus pages only where the free pages of the whole host run out.
         let kernel_adds = by_size[page] > unreserved;
+        // With one node they are there.
+        let bound = *bound && host.nodes.len() > 1;
         prop_assert!(
             *pages <= of_node.free || (kernel_adds && !bound),
             "{} pages of {} on node {}, which has {}",

@@ -1,8 +1,8 @@
 //! What every refusal keeps to: its numbers are true, and its advice leads on.
 
 use prezero_memory::{
-    Class, Host, Hugepages, LayoutError, MemorySpec, PageSize, PlanError, Prealloc, Request,
-    Shortage, plan,
+    Class, Host, Hugepages, LayoutError, MemorySpec, NodeChoice, NodesShortage, PageSize,
+    PlanError, Policy, Prealloc, Request, Shortage, plan,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -15,7 +15,10 @@ type Checked = Result<(), TestCaseError>;
 pub(crate) fn numbers_are_true(host: &Host, request: &Request, error: &PlanError) -> Checked {
     prop_assert!(error.fix().is_some_and(|fix| !fix.is_empty()), "{}", error);
     let zones = &request.zones;
-    let asked = |node: u32| zones.iter().any(|zone| zone.host_numa_node == Some(node));
+    let asked = |node: u32| {
+        let mut choices = zones.iter().filter_map(|zone| zone.nodes.as_ref());
+        choices.any(|choice| choice.nodes.contains(node))
+    };
     let has_memory = |id: u32| host.node(id).is_some_and(|node| node.mem_total != Some(0));
     match error {
         PlanError::Nothing => {
@@ -59,6 +62,7 @@ pub(crate) fn numbers_are_true(host: &Host, request: &Request, error: &PlanError
         PlanError::PageSizeMissing { page, .. } => prop_assert!(host.pool(*page).is_none()),
         PlanError::NoHugepages => prop_assert!(host.pools.is_empty()),
         PlanError::Short(shortage) => shortage_is_true(host, request, shortage)?,
+        PlanError::ShortNodes(shortage) => nodes_are_short(host, request, shortage)?,
         PlanError::ShortOfMemory {
             needed, available, ..
         } => {
@@ -74,7 +78,7 @@ pub(crate) fn numbers_are_true(host: &Host, request: &Request, error: &PlanError
             prop_assert!(asked(*node) && !has_memory(*node));
             prop_assert!(!valid.is_empty() && valid.iter().all(has_memory));
         }
-        PlanError::NodeNotAllowed { node, allowed } => {
+        PlanError::NodeNotAllowed { node, allowed, .. } => {
             prop_assert!(asked(*node) && has_memory(*node) && !allowed.contains(*node));
             prop_assert_eq!(allowed, &host.allowed_nodes);
         }
@@ -82,7 +86,10 @@ pub(crate) fn numbers_are_true(host: &Host, request: &Request, error: &PlanError
     }
     let shortage = matches!(
         error,
-        PlanError::Short(_) | PlanError::ShortOfMemory { .. } | PlanError::Limit(_)
+        PlanError::Short(_)
+            | PlanError::ShortNodes(_)
+            | PlanError::ShortOfMemory { .. }
+            | PlanError::Limit(_)
     );
     prop_assert_eq!(
         error.class() == Class::Shortage,
@@ -118,13 +125,17 @@ fn shortage_is_true(host: &Host, request: &Request, shortage: &Shortage) -> Chec
         ));
     };
     prop_assert!(available <= pool.available());
-    let of = |zone: &MemorySpec| {
-        zone.bytes == needed << page.shift()
-            && (shortage.node.is_none()
-                || zone.host_numa_node == shortage.node
-                || (zone.host_numa_node.is_none() && only_usable(host) == shortage.node))
+    let of = |zone: &&MemorySpec| {
+        shortage.node.is_none()
+            || bound_to(zone) == shortage.node
+            || (bound_to(zone).is_none() && only_usable(host) == shortage.node)
     };
-    prop_assert!(request.zones.iter().any(of));
+    let zones = request.zones.iter().filter(of);
+    let zones: Vec<u64> = zones.map(|zone| zone.bytes >> page.shift()).collect();
+    match shortage.zones {
+        1 => prop_assert!(zones.contains(&needed)),
+        several => prop_assert!(several <= zones.len() && zones.iter().sum::<u64>() >= needed),
+    }
     let of_node = |id: u32| host.node(id).and_then(|node| node.pool(page));
     let total = shortage
         .node
@@ -141,8 +152,63 @@ fn shortage_is_true(host: &Host, request: &Request, shortage: &Shortage) -> Chec
     }
     if let Some((other, free)) = shortage.elsewhere {
         prop_assert!(Some(other) != shortage.node && host.allowed_nodes.contains(other));
-        prop_assert!(free >= needed);
+        prop_assert!(free >= needed || shortage.zones > 1);
         prop_assert!(of_node(other).is_none_or(|pool| free <= pool.free));
+    }
+    Ok(())
+}
+
+/// The node that all of a zone has to be on.
+fn bound_to(zone: &MemorySpec) -> Option<u32> {
+    let choice = zone.nodes.as_ref()?;
+    let node = choice.nodes.first().filter(|_| choice.nodes.len() == 1);
+    node.filter(|_| choice.policy == Policy::Bind)
+}
+
+/// Each node is named with what it has; they are short together, or, taking turns, one of them is.
+fn nodes_are_short(host: &Host, request: &Request, shortage: &NodesShortage) -> Checked {
+    let NodesShortage {
+        page,
+        policy,
+        needed,
+        available,
+        ..
+    } = *shortage;
+    let of = |zone: &MemorySpec| {
+        let choice = zone.nodes.as_ref();
+        let same = choice.is_some_and(|choice| choice.policy == policy);
+        same && zone.bytes >> page.shift() == needed
+    };
+    prop_assert!(
+        request.zones.iter().any(of) && shortage.short() > 0,
+        "{}",
+        shortage
+    );
+    let mut of_nodes = 0;
+    for node in &shortage.nodes {
+        prop_assert!(host.allowed_nodes.contains(node.node));
+        of_nodes += node.available;
+        if let Some(pool) = host.node(node.node).and_then(|found| found.pool(page)) {
+            prop_assert!(node.available <= pool.free || host.nodes.len() == 1);
+            prop_assert_eq!(node.total, pool.total);
+        }
+    }
+    prop_assert!(available <= of_nodes);
+    let needs: Vec<u64> = shortage
+        .nodes
+        .iter()
+        .filter_map(|node| node.needed)
+        .collect();
+    match policy {
+        Policy::Interleave => {
+            let (least, most) = (needs.iter().min(), needs.iter().max());
+            prop_assert!(
+                most.zip(least)
+                    .is_some_and(|(most, least)| most - least <= 1)
+            );
+            prop_assert_eq!(needs.iter().sum::<u64>(), needed);
+        }
+        _ => prop_assert!(needs.is_empty() && needed > available),
     }
     Ok(())
 }
@@ -157,7 +223,7 @@ pub(crate) fn only_hugepages(host: &Host, request: Request) -> Request {
     let zones = request.zones.into_iter().map(|zone| MemorySpec {
         hugepages: Hugepages::On,
         hugepage_size: Some(page),
-        host_numa_node: zone.host_numa_node.and_then(node),
+        nodes: bound_to(&zone).and_then(node).map(NodeChoice::bind),
         ..MemorySpec::new((1 + (zone.bytes >> page.shift()) % most) << page.shift())
     });
     Request {
@@ -186,7 +252,7 @@ pub(crate) fn shortage_is_unavoidable(
     }
     let all = needed(&mut request.zones.iter());
     let a_node_is_short = host.nodes.iter().any(|node| {
-        let bound = |zone: &&MemorySpec| zone.host_numa_node == Some(node.id);
+        let bound = |zone: &&MemorySpec| bound_to(zone) == Some(node.id);
         let of_node = needed(&mut request.zones.iter().filter(bound));
         node.pool(page).is_some_and(|pool| of_node > pool.free)
     });
@@ -237,12 +303,22 @@ pub(crate) fn advice_leads_on(host: &Host, request: &Request, error: &PlanError)
             PlanError::NoSuchNode { .. } | PlanError::NodeWithoutMemory { .. } => {
                 let with_size = format!("1G,{advice}").parse::<MemorySpec>();
                 let with_size = with_size.map_err(|e| TestCaseError::fail(e.to_string()))?;
-                zone.host_numa_node = with_size.host_numa_node;
+                zone.nodes = with_size.nodes;
+            }
+            PlanError::Short(_) | PlanError::ShortNodes(_) => {
+                // "host_numa_node=0, ", or the command that adds pages.
+                let offer = format!("1G,{}", advice.trim_end_matches([',', ' ']));
+                match offer.parse::<MemorySpec>() {
+                    Ok(typed) => zone.nodes = typed.nodes,
+                    Err(_) => continue,
+                }
             }
             _ => return Ok(()),
         }
         if let Err(next) = plan(host, &again) {
-            let same = std::mem::discriminant(&next) == std::mem::discriminant(error);
+            let short = |e: &PlanError| matches!(e, PlanError::Short(_) | PlanError::ShortNodes(_));
+            let same = std::mem::discriminant(&next) == std::mem::discriminant(error)
+                || short(&next) && short(error);
             prop_assert!(!same, "{}, advised {}: {}", error, advice, next);
         }
     }

@@ -10,7 +10,10 @@ type Checked = Result<(), TestCaseError>;
 
 /// Workers are there for exactly the nodes that have memory to populate.
 pub(crate) fn workers_are_where_memory_is(request: &Request, plan: &Plan) -> Checked {
-    let with_memory: BTreeSet<u32> = plan.extents().map(|extent| extent.node()).collect();
+    let with_memory: BTreeSet<u32> = plan
+        .extents()
+        .flat_map(|extent| extent.shares().map(|(node, _)| node))
+        .collect();
     let with_workers: BTreeSet<u32> = plan.workers().iter().map(WorkerPlan::node).collect();
     prop_assert_eq!(plan.prealloc(), request.prealloc);
     match request.prealloc {
@@ -26,9 +29,12 @@ fn usable_cpus(host: &Host, request: &Request, node: u32) -> IdSet {
     let cpus = own
         .map(|own| own.intersection(&host.allowed_cpus))
         .unwrap_or_default();
+    let isolated = &host.isolated_cpus;
     match &request.cpus {
         Some(list) => cpus.intersection(list),
-        None => cpus,
+        // Isolated CPUs are for those who name them, or who may use no others.
+        None if host.allowed_cpus.iter().all(|cpu| isolated.contains(cpu)) => cpus,
+        None => cpus.iter().filter(|cpu| !isolated.contains(*cpu)).collect(),
     }
 }
 
@@ -77,9 +83,10 @@ pub(crate) fn worker_count_is_bounded(host: &Host, request: &Request, plan: &Pla
     for (node, cpus) in &workers {
         // Ordinary memory is populated 2 MiB at a time at least.
         let mut pieces = 0;
-        for extent in plan.extents().filter(|extent| extent.node() == *node) {
-            let piece = extent.page_size().max(PageSize::HUGE_2M);
-            pieces += extent.len().bytes().div_ceil(piece.bytes());
+        let shares = plan.extents().flat_map(|extent| extent.shares());
+        for (_, len) in shares.filter(|(of, _)| of == node) {
+            let piece = len.page_size().max(PageSize::HUGE_2M);
+            pieces += len.bytes().div_ceil(piece.bytes());
         }
         prop_assert!(
             cpus.len() as u64 <= pieces,
