@@ -80,7 +80,7 @@ pub use crate::plan::{
     Backing, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError, PlanWarning,
     Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
-pub use crate::policy::{NodeChoice, Policy};
+pub use crate::policy::{NodeChoice, Policy, try_policies};
 pub use crate::populate::{PopulateError, PopulateReport, Target, WorkerReport, populate};
 pub use crate::ram::{
     Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State, Zeroed,
