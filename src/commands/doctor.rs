@@ -126,6 +126,7 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     found.extend(memory::check(case));
     if live {
         found.extend(memory::paths(case));
+        found.extend(memory::policies(case));
     }
     found
 }

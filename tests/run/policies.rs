@@ -97,6 +97,11 @@ fn refused_policies_are_the_hosts_fault_and_named_as_such() {
             assert!(message.contains(named), "{message}");
             assert!(fix.is_some_and(|fix| fix.contains(named)), "{fix:?}");
         }
+        // Doctor tries it, and says the same.
+        let mut doctor = prezero(&format!("doctor {args}"));
+        Refused::new(&POLICY, Refusal::Errno(errno)).put_on(&mut doctor);
+        let judged = finish(doctor).exits_with(4).json();
+        assert_eq!(error_of(&judged), (class, message, fix));
     }
 }
 

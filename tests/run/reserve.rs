@@ -59,6 +59,8 @@ fn what_was_asked_and_got_is_said_and_given_back() {
         ("hugepages=on", None),
         ("hugepages=auto", None),
         ("host_numa_node=0", Some(0)),
+        ("host_nodes=0,policy=interleave", Some(0)),
+        ("host_nodes=0,policy=preferred", None),
     ] {
         let args =
             format!("--memory size=64M,hugepage_size=2M,{keys} --reserve --prealloc --verify");

@@ -181,7 +181,7 @@ impl ReserveError {
     }
 
     /// EINVAL says "no such node" for one outside the cpuset too.
-    fn policy(extent: &Extent, source: io::Error) -> Self {
+    pub(crate) fn policy(extent: &Extent, source: io::Error) -> Self {
         if source.raw_os_error() == Some(libc::EINVAL)
             && let Some(error) = diagnosis::of_nodes(&Host::probe(), extent.nodes())
         {

@@ -93,7 +93,7 @@ pub use crate::plan::{
     Backing, ClearExtents, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError,
     PlanWarning, Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
-pub use crate::policy::{NodeChoice, Policy};
+pub use crate::policy::{NodeChoice, Policy, try_policies};
 pub use crate::populate::{PopulateError, PopulateReport, populate};
 pub use crate::ram::{
     Cleared, Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State,

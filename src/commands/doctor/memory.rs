@@ -1,7 +1,7 @@
 //! What was asked for, as `plan` sees it.
 
 use prezero_host::{Host, PageSize};
-use prezero_memory::{GuestRam, Plan, PlanWarning};
+use prezero_memory::{GuestRam, Plan, PlanWarning, try_policies};
 
 use super::Case;
 use crate::report::doctor::Finding;
@@ -73,6 +73,19 @@ pub(super) fn paths(case: &Case<'_>) -> Vec<Finding> {
     };
     vec![match GuestRam::try_paths(plan) {
         Ok(()) => Finding::ok(NAME, "Files can be made where path= says"),
+        Err(error) => Finding::problem(NAME, error.into(), "prezero plan --help"),
+    }]
+}
+
+/// Whether the policies that were planned are allowed, by trying.
+pub(super) fn policies(case: &Case<'_>) -> Vec<Finding> {
+    const NAME: &str = "policy";
+    let asked = |plan: &&Plan| plan.extents().any(|extent| extent.policy().is_some());
+    let Some(plan) = case.plan().filter(asked) else {
+        return Vec::new();
+    };
+    vec![match try_policies(plan) {
+        Ok(()) => Finding::ok(NAME, "Memory policies are allowed"),
         Err(error) => Finding::problem(NAME, error.into(), "prezero plan --help"),
     }]
 }

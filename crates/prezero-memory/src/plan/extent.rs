@@ -126,3 +126,58 @@ impl Extent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many pages on nodes 1, 3 and 4.
+    fn extent(backing: Backing, policy: Option<Policy>, pages: u64) -> Extent {
+        let page = match backing.is_hugetlb() {
+            true => PageSize::HUGE_2M,
+            false => PageSize::BASE,
+        };
+        let len = PageBytes::new(pages << page.shift(), page).unwrap();
+        Extent {
+            nodes: "1,3-4".parse().unwrap(),
+            policy,
+            ..Extent::new(0, len, backing, 1)
+        }
+    }
+
+    #[test]
+    fn interleaved_hugepages_are_expected_in_turn_and_ordinary_ones_on_any_of_the_nodes() {
+        let huge = extent(Backing::Memfd, Some(Policy::Interleave), 8);
+        let on = |n| {
+            (0..6)
+                .filter(|node| huge.expects(n, *node))
+                .collect::<Vec<_>>()
+        };
+        let turns: Vec<Vec<u32>> = (0..8).map(on).collect();
+        assert_eq!(turns, [[1], [3], [4], [1], [3], [4], [1], [3]]);
+        let base = extent(Backing::Thp, Some(Policy::Interleave), 8);
+        let on = |n| {
+            (0..6)
+                .filter(|node| base.expects(n, *node))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(on(5), [1, 3, 4]);
+        for policy in [None, Some(Policy::Bind), Some(Policy::Preferred)] {
+            let one = extent(Backing::Memfd, policy, 8);
+            assert!(one.expects(5, 1) && !one.expects(5, 3), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn shares_are_whole_pages_and_all_of_them() {
+        let pages = |extent: &Extent| -> Vec<(u32, u64)> {
+            let shares = extent.shares();
+            shares.map(|(node, len)| (node, len.pages())).collect()
+        };
+        let interleaved = |pages| extent(Backing::Memfd, Some(Policy::Interleave), pages);
+        assert_eq!(pages(&interleaved(8)), [(1, 3), (3, 3), (4, 2)]);
+        assert_eq!(pages(&interleaved(2)), [(1, 1), (3, 1)]);
+        let bound = extent(Backing::Memfd, Some(Policy::Bind), 8);
+        assert_eq!(pages(&bound), [(1, 8)]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use prezero_host::IdSet;
+use prezero_host::{IdSet, PageSize};
 
 use super::Policy;
 use crate::sys::check;
@@ -179,6 +179,20 @@ impl Drop for RestoreOnDrop {
             let _ = policy.set();
         }
     }
+}
+
+/// Makes the calls for a policy on address space that is given back at once.
+pub(crate) fn attempt(policy: Policy, nodes: &IdSet, node: u32) -> io::Result<()> {
+    let len = PageSize::BASE.bytes();
+    let addr = crate::sys::reserve_addresses(len)?;
+    let bound = match policy {
+        Policy::Bind => bound_to(node, || ()),
+        _ => Ok(()),
+    };
+    let kept = bound.and_then(|()| keep_to(addr, len, policy, nodes, node));
+    // SAFETY: the range was reserved above and nobody knows it.
+    let unmapped = unsafe { crate::sys::unmap(addr, len) };
+    kept.and(unmapped)
 }
 
 /// syscall(2) passes its arguments as words.
