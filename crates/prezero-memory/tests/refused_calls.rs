@@ -4,7 +4,7 @@ mod requests;
 
 use prezero_memory::{CheckedBy, Class, Control, GuestRam, Host};
 use prezero_testkit::{Hugepages, Refusal, Refused, skip};
-use requests::{PAGE, eager, huge, planned, populated, zeroed};
+use requests::{PAGE, cleared, eager, huge, planned, populated, zeroed};
 
 const PAGES: u64 = 32;
 
@@ -43,7 +43,8 @@ fn pages_are_counted_where_move_pages_is_refused() {
         "size=6M,hugepages=off,id=b".to_owned(),
     ];
     for errno in [libc::EPERM, libc::ENOSYS] {
-        let (ram, _) = populated(&planned(&eager(&zones.each_ref().map(String::as_str))));
+        let plan = planned(&eager(&zones.each_ref().map(String::as_str)));
+        let ram = cleared(&plan, populated(&plan).0);
         let number = u16::try_from(errno).expect("an errno");
         let refused = Refused::new(&[libc::SYS_move_pages], Refusal::Errno(number));
         let (ram, placement) = refused

@@ -25,5 +25,5 @@ pub use pool::{Change, Counters, Pool};
 pub use process::{
     maps_containing, maps_containing_of, open_fds, open_fds_of, thread_names, thread_names_of,
 };
-pub use require::{require_kvm, skip};
+pub use require::{is_required, require_kvm, skip};
 pub use seccomp::{Refusal, Refused};

@@ -14,11 +14,17 @@ use std::io::{self, Write};
 /// When `PREZERO_REQUIRE`, a comma-separated list, names the capability.
 #[track_caller]
 pub fn skip(capability: &str, why: &str) {
-    let required = env::var("PREZERO_REQUIRE").unwrap_or_default();
-    if required.split(',').any(|name| name.trim() == capability) {
+    if is_required(capability) {
         panic!("PREZERO_REQUIRE names {capability}, but: {why}");
     }
     note_skip(capability, why);
+}
+
+/// Whether `PREZERO_REQUIRE` names the capability: it is then an error that the machine lacks it.
+#[must_use]
+pub fn is_required(capability: &str) -> bool {
+    let required = env::var("PREZERO_REQUIRE").unwrap_or_default();
+    required.split(',').any(|name| name.trim() == capability)
 }
 
 /// Prints the line of [`skip`] for something that no machine can be required to have, such as a CPU feature.

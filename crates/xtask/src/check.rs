@@ -91,7 +91,7 @@ fn cargo(args: &[&str], variable: Option<(&str, &str)>) -> Result<(), Failure> {
 }
 
 /// The directory of the workspace's Cargo.toml.
-fn workspace() -> &'static Path {
+pub(crate) fn workspace() -> &'static Path {
     let this = Path::new(env!("CARGO_MANIFEST_DIR"));
     this.ancestors().nth(2).unwrap_or(this)
 }

@@ -1,6 +1,7 @@
 //! Checks and chores of this workspace; `cargo xtask` lists them.
 
 mod check;
+mod lab;
 mod placement;
 mod rust_tokens;
 mod sys;
@@ -14,7 +15,9 @@ usage: cargo xtask check [fmt|clippy|doc|features|unsafe ...]
            what can be found without running prezero; all of it without a name
        cargo xtask with-hugepages 2M=N[,1G=M] -- COMMAND [ARGUMENT ...]
            runs COMMAND with at least N available 2 MiB pages and M 1 GiB pages,
-           and gives what it added back afterwards";
+           and gives what it added back afterwards
+       cargo xtask lab [--list] [--machine NAME] [--keep-console DIR] [SCENARIO ...]
+           runs prezero in emulated machines with several NUMA nodes; all scenarios without a name";
 
 /// The exit code for a command line that makes no sense.
 const EXIT_USAGE: u8 = 2;
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     let result = match args.next().as_deref() {
         Some("check") => check::run(&args.collect::<Vec<_>>()),
         Some("with-hugepages") => with_hugepages::run(&args.collect::<Vec<_>>()),
+        Some("lab") => lab::run(&args.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

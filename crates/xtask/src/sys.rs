@@ -1,7 +1,8 @@
-//! The one system call that the standard library does not wrap.
+//! The system calls that the standard library does not wrap.
 
 use std::io;
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
 /// Sends `signal` to a child that has not been waited for, see kill(2).
 pub(crate) fn signal(child: &Child, signal: i32) -> io::Result<()> {
@@ -13,4 +14,17 @@ pub(crate) fn signal(child: &Child, signal: i32) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Has the kernel kill the command when the thread that starts it ends, however it ends: PR_SET_PDEATHSIG, see prctl(2).
+pub(crate) fn end_with_parent(command: &mut Command) {
+    let ask = || {
+        // SAFETY: the operation takes a signal's number and no pointer.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec the closure does nothing but one system call.
+    unsafe { command.pre_exec(ask) };
 }

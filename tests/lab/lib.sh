@@ -1,0 +1,152 @@
+# What scenarios say. They run with set -eu -o pipefail, so any command that fails fails the scenario; these give
+# reasons. Sizes of pages are 2M or 1G.
+
+. /lab/pools.sh
+
+out=$lab_scratch/stdout
+err=$lab_scratch/stderr
+tests=/lab/tests
+files=/lab/files
+
+# fail WHY: ends the scenario, also from a subshell.
+fail() {
+    echo "FAILED: $*"
+    rm -f "$lab_scratch/watch"
+    [ -s "$lab_scratch/why" ] || echo "$*" | head -n 1 >"$lab_scratch/why"
+    exit 1
+}
+
+# expect EXIT COMMAND...: runs it, with its output in $out and $err, for the checks below.
+expect() {
+    settle
+    : >"$lab_scratch/checked"
+    wanted=$1
+    shift
+    echo "\$ $*"
+    code=0
+    "$@" >"$out" 2>"$err" || code=$?
+    cat "$err" "$out"
+    [ "$code" = "$wanted" ] || fail "exit code $code, not $wanted: $*: $(grep -m 1 ^error "$err" || tail -n 1 "$err")"
+}
+
+# observe EXIT COMMAND...: as expect, watching the kernel's count of free pages meanwhile, for held.
+observe() {
+    : >"$lab_scratch/watch"
+    watch_pools &
+    watcher=$!
+    expect "$@"
+    rm "$lab_scratch/watch"
+    wait $watcher
+}
+
+# The least that is free in each pool as long as there is the file.
+watch_pools() {
+    # Waiting for what never comes takes no process, unlike sleep: the memory is there for a tenth of a second only.
+    rm -f "$lab_scratch/never"
+    mkfifo "$lab_scratch/never"
+    exec 4<>"$lab_scratch/never"
+    pools=$(echo /sys/devices/system/node/node*/hugepages/hugepages-*)
+    n=0
+    for pool in $pools; do
+        read -r least_$n <"$pool/free_hugepages"
+        n=$((n + 1))
+    done
+    while [ -e "$lab_scratch/watch" ]; do
+        n=0
+        for pool in $pools; do
+            read -r free <"$pool/free_hugepages"
+            eval "[ \$free -ge \$least_$n ] || least_$n=\$free"
+            n=$((n + 1))
+        done
+        read -r -t 0.005 -u 4 _ || true
+    done
+    n=0
+    for pool in $pools; do
+        eval "echo $pool \$least_$n"
+        n=$((n + 1))
+    done >"$lab_scratch/least"
+}
+
+# held NODE SIZE PAGES: the observed command had so many pages of the node at once, not one more or less.
+held() {
+    least=$(grep "^$(pool_of "$1" "$2") " "$lab_scratch/least" | cut -d ' ' -f 2)
+    was=$(($(free_pages "$1" "$2") - least))
+    [ $was = "$3" ] || fail "$was pages of $2 of node $1 were taken, not $3"
+}
+
+# says TEXT: the last expected command wrote it, to stdout or stderr.
+says() {
+    grep -qF -e "$1" "$out" "$err" || fail "it does not say: $1"
+}
+
+# holds FILTER: it is true of the JSON document that the last expected command wrote. All filters for a document are
+# tried at once, before the next command, because jq takes a second to start here.
+holds() {
+    printf '%s\0' "$1" >>"$lab_scratch/filters"
+}
+
+settle() {
+    [ -s "$lab_scratch/filters" ] || return 0
+    program=$(tr '\n\0' ' \n' <"$lab_scratch/filters" | sed 's/.*/(&),/; $s/,$//')
+    results=$(jq -c "$program" "$out") || fail "these are not all filters for this document: $program"
+    rm "$lab_scratch/filters"
+    n=$(echo "$results" | grep -nvx true | head -n 1 | cut -d : -f 1) || true
+    [ -z "$n" ] || fail "it does not hold that $(echo "$program" | sed -n "$n { s/^(//; s/),*\$//; p; }")"
+}
+
+# alike FILTER A B: it gives the same for two JSON documents.
+alike() {
+    jq -en "[inputs | $1] | .[0] == .[1]" "$2" "$3" >/dev/null || fail "$2 and $3 differ in $1"
+}
+
+# all_pages_placed PAGES: prezero checked so many pages, and all were where they were planned; the guest read zeros.
+all_pages_placed() {
+    holds ".placement == {checked_pages: $1, misplaced_pages: 0}"
+    holds '.guest.scanned_bytes == .request.bytes and .guest.nonzero_bytes == 0'
+}
+
+# pool_of NODE SIZE: the directory of the kernel's counts.
+pool_of() {
+    case $2 in
+    2M) kib=2048 ;;
+    1G) kib=1048576 ;;
+    *) fail "pages of $2 are not known here" ;;
+    esac
+    echo "/sys/devices/system/node/node$1/hugepages/hugepages-${kib}kB"
+}
+
+# free_pages NODE SIZE
+free_pages() {
+    cat "$(pool_of "$1" "$2")/free_hugepages"
+}
+
+# pages NODE SIZE COUNT: makes the pool so large. The next scenario finds it as at boot.
+pages() {
+    pool=$(pool_of "$1" "$2")
+    set_pool "$pool" "$3"
+    got=$(cat "$pool/nr_hugepages")
+    [ "$got" = "$3" ] || fail "node $1 has $got pages of $2, not the $3 that the scenario needs"
+    sed -i "s|^$pool .*|$pool $3|" "$lab_scratch/pools"
+}
+
+# limited FILE=VALUE... -- COMMAND...: runs it in a cgroup of its own with these limits.
+limited() {
+    group=$lab_cgroup/limited
+    [ -d "$group" ] || {
+        echo '+cpu +cpuset +hugetlb +memory' >"$lab_cgroup/cgroup.subtree_control"
+        mkdir "$group"
+    }
+    while [ "$1" != -- ]; do
+        echo "${1#*=}" >"$group/${1%%=*}"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2016
+    sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$group" "$@"
+}
+
+# passes PROGRAM TEST: one test of a program that the header's "tests" made.
+passes() {
+    expect 0 "$tests/$1" --exact "$2" --nocapture
+    says 'test result: ok. 1 passed'
+}
