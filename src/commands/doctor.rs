@@ -89,7 +89,11 @@ fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
     }
     report.findings = findings(&case);
     let problem = first_problem(&report.findings);
-    let calibrated = match args.calibrate {
+    // Minutes of measuring are not for a request that cannot be.
+    let usage = problem
+        .as_ref()
+        .is_some_and(|failure| failure.class == Class::Usage);
+    let calibrated = match args.calibrate && !usage {
         true => clearing::calibrate(&host).map(|facts| report.calibration = Some(facts)),
         false => Ok(()),
     };

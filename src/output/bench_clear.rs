@@ -9,11 +9,14 @@ use std::io::{self, Write};
 use prezero_memory::ByteSize;
 
 use super::figures::{Unique, plus_minus, table};
-use crate::measure::clear::thread_count;
+use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_clear::{ClearReport, CrossingFacts, FenceFacts, RowFacts, RowName};
 
 /// With more methods than these a table would be wider than 100 columns; they share two then.
 const MOST_COLUMNS: usize = 6;
+
+/// In percent of a pass.
+const TOO_NOISY: f64 = 20.0;
 
 /// Tables and lines; nothing where nothing was measured.
 pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()> {
@@ -22,10 +25,10 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
     };
     writeln!(
         out,
-        "GB/s (10^9 bytes) of clearing {} on {} pages that hold other bytes, mean ± σ of {} runs",
+        "GB/s (10^9 bytes) of clearing {} on {} that hold other bytes, mean ± σ of {}",
         ByteSize(first.bytes),
-        ByteSize(first.page_size),
-        first.runs
+        pages(first.page_size),
+        counted(first.runs, "run")
     )?;
     for threads in report.rows.iter().map(|row| row.threads).unique() {
         let rows: Vec<&RowFacts> = report
@@ -59,6 +62,14 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
     match &report.fence {
         Some(fence) => writeln!(out, "{}", self::fence(fence)),
         None => Ok(()),
+    }
+}
+
+/// Base pages are what the kernel promises of ordinary memory; it may give larger ones.
+fn pages(size: u64) -> String {
+    match size {
+        4096 => "pages of ordinary memory".to_owned(),
+        size => format!("{} pages", ByteSize(size)),
     }
 }
 
@@ -152,10 +163,16 @@ pub(super) fn crossing(out: &mut impl Write, crossing: &CrossingFacts) -> io::Re
 fn fence(fence: &FenceFacts) -> String {
     let cost = plus_minus(fence.cost_percent, fence.stdev_percent, 2);
     let every = ByteSize(fence.every_bytes as u64);
+    let method = fence.method;
+    // A figure of a few percent cannot be told from such noise.
+    if fence.stdev_percent.is_none_or(|stdev| stdev > TOO_NOISY) {
+        return format!(
+            "fence     one per {every}: too noisy here to tell its cost ({method}, 1 thread)"
+        );
+    }
     let within = match fence.stdev_percent {
         Some(stdev) if fence.cost_percent <= stdev => ": within the noise",
         _ => "",
     };
-    let method = fence.method;
     format!("fence     one per {every} costs {cost} % ({method}, 1 thread){within}")
 }

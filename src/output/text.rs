@@ -139,8 +139,8 @@ fn remark(report: &Report, phase: &Phase) -> String {
         }
         ("verify", Some(placement)) => {
             let by = match placement.method {
-                "move_pages" => "",
-                _ => " (by /proc/self/numa_maps)",
+                "numa_maps" => " (by /proc/self/numa_maps)",
+                _ => "",
             };
             format!(
                 "   {} pages checked{by}, {} on another node than planned",
@@ -151,24 +151,31 @@ fn remark(report: &Report, phase: &Phase) -> String {
     }
 }
 
-/// "node 0: clzero 44.1, avx2-nt 43.0, cached 10.4 GB/s per worker", fastest first.
+/// All are in the JSON document.
+const TRIALS_SHOWN: usize = 2;
+
+/// "node 0: clzero 44.1, avx2-nt 43.0, … GB/s per worker", fastest first.
 fn describe_trials(choice: &ClearChoice) -> String {
     let mut trials: Vec<_> = choice.trials.iter().collect();
     trials.sort_by(|a, b| b.gbps.total_cmp(&a.gbps));
-    let trials = trials
-        .iter()
-        .map(|trial| format!("{} {:.1}", trial.method, trial.gbps));
-    let trials = trials.collect::<Vec<_>>().join(", ");
-    format!("node {}: {trials} GB/s per worker", choice.node)
+    let shown = trials.iter().take(TRIALS_SHOWN);
+    let shown = shown.map(|trial| format!("{} {:.1}", trial.method, trial.gbps));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = if trials.len() > TRIALS_SHOWN {
+        ", …"
+    } else {
+        ""
+    };
+    format!("node {}: {shown}{more} GB/s per worker", choice.node)
 }
 
-/// "node 0: clzero, the fastest of those tried".
+/// "node 0: clzero, the fastest of 6".
 fn describe_choice(choice: &ClearChoice) -> String {
     let why = match choice.reason {
-        "requested" => "as asked",
-        "measured" => "the fastest of those tried",
-        "small" => "too little to measure on",
-        _ => "known to be the fastest",
+        "requested" => "as asked".to_owned(),
+        "measured" => format!("the fastest of {}", choice.trials.len()),
+        "small" => "too little to measure on".to_owned(),
+        _ => "known to be the fastest".to_owned(),
     };
     format!("node {}: {}, {why}", choice.node, choice.method)
 }

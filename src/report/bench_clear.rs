@@ -112,8 +112,9 @@ impl RowFacts {
         Self {
             method: row.method.name(),
             stores: match row.method.stores() {
-                Stores::Cached => "cached",
-                Stores::Uncached => "uncached",
+                Some(Stores::Cached) => "cached",
+                Some(Stores::Uncached) => "uncached",
+                None => "either",
             },
             chunk: row.chunk,
             threads: row.threads,

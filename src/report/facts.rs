@@ -1,7 +1,7 @@
 //! What the reports of several commands have in common: the host, the request, the planned memory.
 
 use prezero_host::Host;
-use prezero_memory::{ByteSize, ClearExtents, IdSet, Origin, Plan, Policy, Prealloc, Request};
+use prezero_memory::{ByteSize, ClearExtents, IdSet, Plan, Policy, Prealloc, Request};
 use serde::Serialize;
 
 use crate::failure::{Failure, class_name};
@@ -96,6 +96,9 @@ pub(crate) struct Region {
     node: u32,
     nodes: Vec<u32>,
     policy: Option<&'static str>,
+    /// On this node because the preferred ones are short.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    overflow: bool,
     backing: &'static str,
     origin: &'static str,
     cleared_by: &'static str,
@@ -111,10 +114,12 @@ impl Region {
             node: extent.node(),
             nodes: extent.nodes().iter().collect(),
             policy: extent.policy().map(Policy::name),
+            overflow: extent.overflow(),
             backing: extent.backing().name(),
             origin: extent.origin().name(),
             cleared_by: match (plan.clear(), extent.origin(), plan.prealloc()) {
-                (ClearExtents::All, ..) | (_, Origin::Dirty, _) => "user",
+                (ClearExtents::All, ..) => "user",
+                (_, origin, _) if !origin.is_zero() => "user",
                 (_, _, Prealloc::Eager) => "kernel",
                 (_, _, Prealloc::Off) => "none",
             },
@@ -138,6 +143,9 @@ impl Region {
         let place = match self.policy {
             Some("interleave") if nodes.len() > 1 => format!("interleaved over nodes {nodes}"),
             Some("bind") => format!("bound to node {node}"),
+            Some("preferred") if self.overflow => {
+                format!("node {node} (the preferred ones are short)")
+            }
             Some("preferred") => format!("node {node} (preferred)"),
             _ => format!("node {node}"),
         };

@@ -105,7 +105,7 @@ fn time_that_the_quota_withheld_is_reported_with_advice() {
 }
 
 #[test]
-fn without_a_quota_no_time_is_withheld() {
+fn withheld_time_is_warned_of_and_none_is_not() {
     if !require_kvm() {
         return;
     }
@@ -113,8 +113,8 @@ fn without_a_quota_no_time_is_withheld() {
         "run --memory size=64M,hugepages=off --prealloc --json",
     ));
     let report = ran.exits_with(0).json();
-    assert!(
-        report["throttled_ns"].is_null() || report["throttled_ns"] == 0,
-        "{report:#}"
-    );
+    // Where these tests run in a container with a quota, there may be some.
+    let warned = report["warnings"].to_string().contains("The CPU quota of");
+    let withheld = report["throttled_ns"].as_u64().unwrap_or(0);
+    assert_eq!(withheld > 0, warned, "{report:#}");
 }

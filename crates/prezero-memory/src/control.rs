@@ -79,7 +79,8 @@ pub struct Control<'a> {
     pub cancel: Option<&'a Cancel>,
     /// Stops the work when past.
     pub deadline: Option<Instant>,
-    /// Called on the calling thread about every 50 ms and once at the end.
+    /// Called on the calling thread about every 50 ms and once at the end. It must not use the same
+    /// workers, which are busy until it returns.
     pub progress: Option<Progress<'a>>,
     /// Called on the calling thread for every second without a populated page, from the second on.
     pub stalled: Option<OnStall<'a>>,

@@ -44,6 +44,9 @@ impl<M: fmt::Debug, E: Error> Error for Failed<M, E> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepopulateError {
+    /// KVM did not remove a slot of it, so its guest may still write to it.
+    #[error("KVM did not remove the memory's slots, and a guest may still write to it")]
+    KnownToKvm,
     /// Part of it is still visible through a clone of its `GuestMemoryMmap`, and may be written to.
     #[error("A view of the guest's memory still exists")]
     Viewed,

@@ -71,15 +71,15 @@ mod sys;
 mod work;
 mod workers;
 
-pub use prezero_clear::{Method, MethodError};
+pub use prezero_clear::{Method, MethodError, Unaccounted};
 pub use prezero_host::{Host, IdSet, PageSize};
 
 #[cfg(feature = "vm-memory")]
 pub use crate::adapter::{GuestMemory, Owned};
 pub use crate::class::Class;
 pub use crate::clear::{
-    Calibration, ChosenMethod, ClearError, ClearReport, ClearRequest, MethodChoice, Reason, Trial,
-    clear,
+    Calibrating, Calibration, ChosenMethod, ClearError, ClearReport, ClearRequest, MethodChoice,
+    Reason, Trial, clear,
 };
 pub use crate::control::{Cancel, Control, NodeProgress, OnStall, Progress, Stall, StoppedBy};
 pub use crate::error::{Failed, RegisterError, RepopulateError, ReserveError};
@@ -93,7 +93,7 @@ pub use crate::plan::{
     Backing, ClearExtents, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError,
     PlanWarning, Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
-pub use crate::policy::{NodeChoice, Policy, try_policies};
+pub use crate::policy::{NodeChoice, Policy};
 pub use crate::populate::{PopulateError, PopulateReport, populate};
 pub use crate::ram::{
     Cleared, Dirty, ExtentView, GuestRam, Populated, RegisterFailure, Registered, Reserved, State,

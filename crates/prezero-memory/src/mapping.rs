@@ -190,6 +190,13 @@ impl SlotMapping {
     }
 }
 
+impl SlotMapping {
+    /// Whether KVM may refer to the addresses.
+    pub(crate) fn known_to_kvm(&self) -> bool {
+        self.known_to_kvm.load(Ordering::SeqCst)
+    }
+}
+
 impl Drop for SlotMapping {
     fn drop(&mut self) {
         if self.known_to_kvm.load(Ordering::SeqCst) {

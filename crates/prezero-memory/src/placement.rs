@@ -47,6 +47,8 @@ pub struct Placement {
     pub misplaced_pages: u64,
     /// Pages of ordinary memory that were not there: swapped out, or reclaimed, since.
     pub absent_pages: u64,
+    /// Pages that could not be checked: `/proc/self/numa_maps` does not show their mapping.
+    pub unchecked_pages: u64,
     /// The errno of move_pages(2), if it was refused.
     pub refused: Option<i32>,
     /// How it was found out.
@@ -242,6 +244,12 @@ impl Placement {
                 "The nodes of the pages were not checked: move_pages: {why}, and there is no /proc/self/numa_maps"
             ));
         }
+        if self.unchecked_pages > 0 {
+            return Some(format!(
+                "The nodes of {} pages were not checked: /proc/self/numa_maps does not show them",
+                self.unchecked_pages
+            ));
+        }
         if self.absent_pages > 0 {
             let absent = self.absent_pages;
             return Some(format!(
@@ -269,12 +277,12 @@ impl PlacementError {
         }
     }
 
-    /// What to type.
+    /// What to type: these switches tell whether the kernel moves pages.
     #[must_use]
     pub fn fix(&self) -> Option<String> {
         match self {
             Self::Misplaced { .. } | Self::CountedElsewhere { .. } => Some(
-                "grep . /proc/sys/kernel/numa_balancing /proc/sys/vm/compaction_proactiveness: what moves pages"
+                "grep . /proc/sys/kernel/numa_balancing /proc/sys/vm/compaction_proactiveness"
                     .to_owned(),
             ),
             Self::Absent { .. } | Self::CountedAbsent { .. } | Self::Stopped(_) => None,

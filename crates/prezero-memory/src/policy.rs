@@ -1,13 +1,10 @@
 //! Which host nodes a zone asks for, and how strictly (set_mempolicy(2)).
 
-mod attempt;
 pub(crate) mod sys;
 
 use std::fmt;
 
 use prezero_host::IdSet;
-
-pub use self::attempt::try_policies;
 
 /// How strictly memory keeps to the nodes asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

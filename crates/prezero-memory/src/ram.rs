@@ -13,9 +13,8 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::clear::{ClearError, ClearReport, ClearRequest, clear, stain};
 use crate::control::Control;
-use crate::error::{Failed, RegisterError, RepopulateError, ReserveError};
+use crate::error::{Failed, RegisterError, ReserveError};
 use crate::limits::{LimitHit, LimitKind};
 use crate::mapping::{MappedExtent, SlotMapping};
 use crate::placement::{Placement, PlacementError};
@@ -25,6 +24,9 @@ use crate::register::{SlotRange, SlotRegistrar};
 use crate::sys;
 use crate::work::Target;
 use crate::workers::Workers;
+
+mod attempts;
+mod clear;
 
 mod sealed {
     pub trait Sealed {}
@@ -244,21 +246,6 @@ impl GuestRam<Reserved> {
         })
     }
 
-    /// Tries whether the files of a plan can be made in its directories, without taking a page.
-    ///
-    /// # Errors
-    ///
-    /// What [`GuestRam::reserve`] would fail with for its `path=`.
-    pub fn try_paths(plan: &Plan) -> Result<(), ReserveError> {
-        for slot in plan.slots() {
-            if let Some(dir) = slot.dir() {
-                sys::hugetlbfs_file(dir, slot.align(), 0)
-                    .map_err(|source| ReserveError::create(dir, source))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Has the workers populate every page.
     ///
     /// # Errors
@@ -284,55 +271,6 @@ impl GuestRam<Reserved> {
     }
 }
 
-impl GuestRam<Populated> {
-    /// Has the workers clear what is not known to be zero, or everything.
-    ///
-    /// Fresh memory is not touched unless [`crate::ClearExtents::All`] asks for it: the kernel cleared
-    /// it when it was populated.
-    ///
-    /// # Errors
-    ///
-    /// [`ClearError`], with the memory, which is as unknown as before: it may be tried again.
-    pub fn clear(
-        self,
-        workers: &Workers,
-        request: &ClearRequest,
-        control: &Control<'_>,
-    ) -> Result<(GuestRam<Cleared>, ClearReport), Failed<Self, ClearError>> {
-        let used_next = request.used_next.iter();
-        let request = ClearRequest {
-            used_next: used_next.filter_map(|gpa| self.addr_of(*gpa)).collect(),
-            ..request.clone()
-        };
-        // SAFETY: populated, owned here, and not yet shown to anybody who could use it: descriptors
-        // and views come from registered memory only, and `repopulate` refuses memory with views.
-        match unsafe { clear(workers, &self.targets(), &request, control) } {
-            Ok(report) => Ok((self.into_state(Cleared(())), report)),
-            Err(error) => Err(Failed { ram: self, error }),
-        }
-    }
-
-    /// Has the workers fill all of it with a byte, and takes nothing about its contents for granted
-    /// afterwards. For tests and measurements: some CPUs clear what is zero already faster.
-    ///
-    /// # Errors
-    ///
-    /// [`ClearError`], with the memory.
-    pub fn stain(
-        mut self,
-        workers: &Workers,
-        byte: u8,
-        control: &Control<'_>,
-    ) -> Result<Self, Failed<Self, ClearError>> {
-        self.contents = Contents::Unknown;
-        // SAFETY: as in `clear`.
-        match unsafe { stain(workers, &self.targets(), byte, control) } {
-            Ok(()) => Ok(self),
-            Err(error) => Err(Failed { ram: self, error }),
-        }
-    }
-}
-
 impl GuestRam<Cleared> {
     /// Asks the kernel for the node of every page.
     ///
@@ -351,46 +289,6 @@ impl GuestRam<Cleared> {
         match Placement::of(&extents, control) {
             Ok(placement) => Ok((self.into_state(Zeroed(())), placement)),
             Err(error) => Err(Failed { ram: self, error }),
-        }
-    }
-
-    /// Takes nothing about the contents for granted any more, so that it can be cleared again. For
-    /// measurements.
-    #[must_use]
-    pub fn into_unknown(mut self) -> GuestRam<Populated> {
-        self.contents = Contents::Unknown;
-        self.into_state(Populated(()))
-    }
-}
-
-impl GuestRam<Dirty> {
-    /// Has the workers populate it again, so that it can be cleared for another guest: a guest may
-    /// have given pages back. All of it counts as dirty.
-    ///
-    /// Whoever was given a descriptor of the memory, vhost-user devices for instance, must have let go
-    /// of it: what they write later reaches the next guest.
-    ///
-    /// # Errors
-    ///
-    /// [`RepopulateError`], with the memory, if a view of it still exists (a clone of its
-    /// `GuestMemoryMmap`), or if populating fails.
-    pub fn repopulate(
-        mut self,
-        workers: &Workers,
-        control: &Control<'_>,
-    ) -> Result<(GuestRam<Populated>, PopulateReport), Failed<Self, RepopulateError>> {
-        let viewed = |slot: &mut Slot| Arc::get_mut(&mut slot.mapping).is_none();
-        if self.slots.iter_mut().any(viewed) {
-            let error = RepopulateError::Viewed;
-            return Err(Failed { ram: self, error });
-        }
-        self.contents = Contents::Unknown;
-        match populate(workers, &self.targets(), control) {
-            Ok(report) => Ok((self.into_state(Populated(())), report)),
-            Err(error) => {
-                let error = RepopulateError::Populate(error);
-                Err(Failed { ram: self, error })
-            }
         }
     }
 }

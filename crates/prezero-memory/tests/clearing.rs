@@ -6,8 +6,8 @@ mod registrar;
 mod requests;
 
 use prezero_memory::{
-    ClearExtents, ClearRequest, Control, Dirty, GuestMemory, GuestRam, MethodChoice, Origin, Plan,
-    Reason, RepopulateError, Workers,
+    ClearExtents, ClearRequest, Control, Dirty, Failed, GuestMemory, GuestRam, MethodChoice,
+    Origin, Plan, PopulateReport, Populated, Reason, RepopulateError, Workers,
 };
 use prezero_testkit::Hugepages;
 use registrar::Book;
@@ -30,6 +30,33 @@ fn used(plan: &Plan) -> GuestRam<Dirty> {
     ram.unregister()
 }
 
+type Again =
+    Result<(GuestRam<Populated>, PopulateReport), Failed<GuestRam<Dirty>, RepopulateError>>;
+
+fn again(ram: GuestRam<Dirty>, workers: &Workers) -> Again {
+    // SAFETY: no test of this file keeps a descriptor of the memory.
+    unsafe { ram.repopulate(workers, &Control::default()) }
+}
+
+#[test]
+fn memory_that_kvm_did_not_let_go_of_is_not_used_again() {
+    let Some(pages) = Hugepages::take(PAGE, PAGES) else {
+        return;
+    };
+    let plan = plan();
+    let workers = Workers::start(plan.workers()).expect("a few threads");
+    let ram = zeroed(&plan)
+        .register(Book::refusing_to_remove(0))
+        .expect("nothing is refused");
+    let slot = ram.slots().next().expect("one slot");
+    let failed = again(ram.unregister(), &workers).expect_err("the slot is still there");
+    assert!(matches!(failed.error, RepopulateError::KnownToKvm));
+    drop((failed, workers));
+    // The addresses stay taken, the pages do not.
+    assert!(!mappings::left(slot.hva, slot.len).is_empty());
+    pages.assert_clean();
+}
+
 #[test]
 fn what_a_guest_wrote_is_gone_for_the_next_one() {
     let Some(pages) = Hugepages::take(PAGE, PAGES) else {
@@ -39,9 +66,7 @@ fn what_a_guest_wrote_is_gone_for_the_next_one() {
     let workers = Workers::start(plan.workers()).expect("a few threads");
     let ram = used(&plan);
     assert!(ram.extents().all(|extent| extent.origin() == Origin::Dirty));
-    let (ram, _) = ram
-        .repopulate(&workers, &Control::default())
-        .expect("nobody has it");
+    let (ram, _) = again(ram, &workers).expect("nobody has it");
     let slot = ram.slots().next().expect("one slot");
     assert!(
         !reads_as_zero(slot.hva, 4096),
@@ -81,10 +106,7 @@ fn a_page_that_the_guest_gave_back_is_populated_before_it_is_cleared() {
     let punched = balloon::punch(file, PAGE * 2, PAGE);
     assert!(punched, "hugetlb memfds take holes");
     let before = pages.counters().free;
-    let (ram, _) = ram
-        .unregister()
-        .repopulate(&workers, &Control::default())
-        .expect("nobody has it");
+    let (ram, _) = again(ram.unregister(), &workers).expect("nobody has it");
     assert_eq!(pages.counters().free, before - 1);
     let (ram, _) = ram
         .clear(&workers, &ClearRequest::default(), &Control::default())
@@ -119,17 +141,11 @@ fn memory_that_somebody_still_sees_is_not_used_again() {
     let view: GuestMemory = ram
         .guest_memory()
         .expect("the plan is what vm-memory wants");
-    let failed = ram
-        .unregister()
-        .repopulate(&workers, &Control::default())
-        .expect_err("there is a view");
+    let failed = again(ram.unregister(), &workers).expect_err("there is a view");
     assert!(matches!(failed.error, RepopulateError::Viewed));
     view.write_obj(7_u8, GuestAddress(5)).expect("guest memory");
     drop(view);
-    let (ram, _) = failed
-        .ram
-        .repopulate(&workers, &Control::default())
-        .expect("the view is gone");
+    let (ram, _) = again(failed.ram, &workers).expect("the view is gone");
     drop((ram, workers));
     pages.assert_clean();
 }

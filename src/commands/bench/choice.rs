@@ -4,21 +4,25 @@ use prezero_clear::{Clearing, Method, MethodError};
 use prezero_memory::{ByteSize, Class, parse_size};
 
 use crate::failure::Failure;
-use crate::measure::clear::{Measured, Row};
+use crate::measure::clear::{By, Measured, Row};
 use crate::measure::warning::Warning;
 
 /// What the kernel did for decades: one string instruction for every base page.
 const BASELINE: (&str, u64) = ("rep-stosb", 4 << 10);
 
 /// The methods with these names, or all that this CPU has. One that it lacks is left out with a
-/// warning.
-pub(super) fn methods(names: &[String]) -> Result<(Vec<Method>, Vec<Warning>), Failure> {
+/// warning; `auto` is the choice by measuring.
+pub(super) fn methods(names: &[String]) -> Result<(Vec<By>, Vec<Warning>), Failure> {
     if names.is_empty() {
-        return Ok((Method::available().collect(), Vec::new()));
+        return Ok((Method::available().map(By::Name).collect(), Vec::new()));
     }
     let (mut methods, mut warnings) = (Vec::new(), Vec::new());
     for name in names {
-        match Method::named(name) {
+        let by = match name == By::MEASURING {
+            true => Ok(By::Measuring),
+            false => Method::named(name).map(By::Name),
+        };
+        match by {
             Ok(method) if methods.contains(&method) => {}
             Ok(method) => methods.push(method),
             Err(error @ MethodError::Unavailable { .. }) => {
@@ -48,18 +52,28 @@ fn all(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
+/// The largest chunk, in bytes.
+const LARGEST: u64 = 1 << 30;
+
 /// Chunks that a method can have, each once.
 pub(super) fn chunks(sizes: &[u64]) -> Result<Vec<u64>, Failure> {
     let mut chunks = Vec::new();
     for &size in sizes {
         let refused = |error: &dyn std::error::Error| {
-            let near = (size / 4096).max(1) * 4096;
+            let near = (size / 4096).clamp(1, LARGEST / 4096) * 4096;
             Failure::new(
                 Class::Usage,
                 error,
                 Some(format!("--chunk {}", ByteSize(near).to_spec())),
             )
         };
+        if size > LARGEST {
+            return Err(Failure {
+                class: Class::Usage,
+                message: format!("A chunk of {} is more than 1 GiB", ByteSize(size)),
+                fix: Some("--chunk 1G".to_owned()),
+            });
+        }
         let bytes = usize::try_from(size).map_err(|error| refused(&error))?;
         Clearing::new(Method::cached())
             .in_chunks(bytes)
@@ -155,7 +169,7 @@ mod tests {
     #[test]
     fn without_names_every_method_of_this_cpu_is_measured() {
         let (found, warnings) = methods(&[]).expect("every CPU has some");
-        assert_eq!(found, Method::available().collect::<Vec<_>>());
+        assert_eq!(found, Method::available().map(By::Name).collect::<Vec<_>>());
         assert_eq!(warnings, []);
     }
 
@@ -211,13 +225,21 @@ mod tests {
             (failure.class, failure.fix.as_deref()),
             (Class::Usage, Some("--chunk 4K"))
         );
+        let failure = chunks(&[2 << 30]).expect_err("too large");
+        assert_eq!(failure.fix.as_deref(), Some("--chunk 1G"));
+    }
+
+    #[test]
+    fn the_choice_of_a_run_is_one_more_method() {
+        let (found, _) = methods(&names(&["auto", "cached", "auto"])).expect("everywhere");
+        assert_eq!(found, [By::Measuring, By::Name(Method::cached())]);
     }
 
     #[test]
     fn the_baseline_has_the_fewest_threads() {
         let methods = [
-            Method::cached(),
-            Method::named("portable").expect("everywhere"),
+            By::Name(Method::cached()),
+            By::Name(Method::named("portable").expect("everywhere")),
         ];
         let rows = clear::rows(&methods, &[Some(4096), Some(8192)], &[2, 1]);
         let baseline = Baseline::new(Some("portable:8K")).expect("a baseline");
@@ -230,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_baseline_that_is_not_measured_is_refused_if_it_was_named() {
-        let rows = clear::rows(&[Method::cached()], &[Some(8192)], &[1]);
+        let rows = clear::rows(&[By::Name(Method::cached())], &[Some(8192)], &[1]);
         let named = Baseline::new(Some("cached:4K")).expect("a baseline");
         assert_eq!(
             named.among(&rows).expect_err("it was named").class,

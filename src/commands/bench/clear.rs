@@ -1,14 +1,12 @@
 //! `prezero bench clear`: how fast this host clears memory, and how.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
-use std::path::Path;
 use std::process::ExitCode;
 
 use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
 
 use super::choice::{self, Baseline};
+use super::csv_file::CsvFile;
 
 use crate::cli::BenchClearArgs;
 use crate::commands::request::resolved;
@@ -41,11 +39,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let baseline = Baseline::new(args.baseline.as_deref())?;
     baseline.among(&clear::rows(&methods, &chunks, &[1]))?.ok();
     let spec = spec(args)?;
-    let csv = args
-        .csv
-        .as_deref()
-        .map(|path| Ok::<_, Failure>((path, open(path)?)))
-        .transpose()?;
+    let csv = args.csv.as_deref().map(CsvFile::open).transpose()?;
 
     let host = Host::probe();
     report.host = Some((&host).into());
@@ -78,7 +72,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
             .iter()
             .filter(|row| row.is_uncached() && row.row.threads == threads[0]),
     );
-    if let Some(uncached) = best.map(|best| best.row.method) {
+    if let Some(uncached) = best.and_then(|best| best.row.method.method()) {
         report.crossing = Some((&crossing::measure(&mut memory, uncached)?).into());
         report.fence = fence::measure(&mut memory, uncached)?
             .as_ref()
@@ -100,7 +94,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     );
     report.populate_gbps = Some(memory.populate_gbps());
     warn(report, of_rows(&measured, &memory));
-    csv.map_or(Ok(()), |(path, file)| write(path, file, report))
+    csv.map_or(Ok(()), |csv| csv.write(report))
 }
 
 fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {
@@ -196,34 +190,4 @@ fn of_rows(measured: &[Measured], memory: &Memory<'_>) -> Vec<Warning> {
     let slowest = with_all.map(|row| row.summary.mean).min_by(f64::total_cmp);
     found.extend(slowest.and_then(|clear| warning::first_touch(memory.populate_gbps(), clear)));
     found
-}
-
-/// Opens it before minutes are spent on what goes into it, and leaves what is in it until then.
-fn open(path: &Path) -> Result<File, Failure> {
-    let opened = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .open(path);
-    opened.map_err(|error| Failure {
-        class: match error.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
-            ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
-                Class::Usage
-            }
-            _ => Class::Internal,
-        },
-        message: format!("{} cannot be written: {error}", path.display()),
-        fix: Some("--csv \"$(mktemp)\"".to_owned()),
-    })
-}
-
-fn write(path: &Path, file: File, report: &ClearReport) -> Result<(), Failure> {
-    let written = file.set_len(0).map_err(csv::Error::from);
-    let written = written.and_then(|()| output::csv::clear(&file, &report.rows));
-    written.map_err(|error| Failure {
-        class: Class::Internal,
-        message: format!("Writing {}: {}", path.display(), io::Error::from(error)),
-        fix: Some("--csv \"$(mktemp)\"".to_owned()),
-    })
 }

@@ -2,6 +2,7 @@
 
 mod choice;
 mod clear;
+mod csv_file;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! What was asked for, as `plan` sees it.
 
 use prezero_host::{Host, PageSize};
-use prezero_memory::{GuestRam, Plan, PlanWarning, try_policies};
+use prezero_memory::{GuestRam, Plan, PlanWarning};
 
 use super::Case;
 use crate::report::doctor::Finding;
@@ -84,7 +84,7 @@ pub(super) fn policies(case: &Case<'_>) -> Vec<Finding> {
     let Some(plan) = case.plan().filter(asked) else {
         return Vec::new();
     };
-    vec![match try_policies(plan) {
+    vec![match GuestRam::try_policies(plan) {
         Ok(()) => Finding::ok(NAME, "Memory policies are allowed"),
         Err(error) => Finding::problem(NAME, error.into(), "prezero plan --help"),
     }]

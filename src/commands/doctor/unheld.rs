@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use prezero_host::{Host, PageSize};
@@ -17,6 +18,9 @@ use crate::report::doctor::Finding;
 const NAME: &str = "held";
 /// Much longer than it takes on a machine with thousands of processes.
 const PATIENCE: Duration = Duration::from_millis(400);
+/// What is suspected is worth a reboot: looked for again before it is said.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// The first PID and user namespaces (`include/linux/proc_ns.h` of the kernel): in others, holders may
 /// be out of sight.
 const FIRST_NAMESPACES: [(&str, &str); 2] = [
@@ -42,27 +46,32 @@ pub(super) fn check(host: &Host) -> Finding {
             ),
         );
     }
-    let mut search = Search::new(host);
-    if let Some(holder) = search.holder() {
-        return Finding::ok(NAME, format!("{} in use, {holder}", list(&before)));
-    }
-    if search.is_late() {
-        return Finding::ok(
-            NAME,
-            format!("{} in use; nobody was found in {PATIENCE:?}", list(&before)),
-        );
-    }
-    // A process that was just ending has given its pages back by now.
-    let now = used(&Host::probe());
-    let lost: Vec<(PageSize, u64)> = before
-        .iter()
-        .filter_map(|(size, pages)| {
-            let still = now.iter().find(|(other, _)| other == size)?.1;
-            Some((*size, still.min(*pages)))
-        })
-        .collect();
-    if lost.is_empty() {
-        return Finding::ok(NAME, "No hugepage is in use any more");
+    let mut lost = before;
+    // Pages can go from a process that ends to one that was not there yet when it was looked for.
+    for look in 0..LOOKS {
+        if look > 0 {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        let mut search = Search::new(host);
+        if let Some(holder) = search.holder() {
+            return Finding::ok(NAME, format!("{} in use, {holder}", list(&lost)));
+        }
+        if search.is_late() {
+            return Finding::ok(
+                NAME,
+                format!("{} in use; nobody was found in {PATIENCE:?}", list(&lost)),
+            );
+        }
+        // A process that was just ending has given its pages back by now.
+        let now = used(&Host::probe());
+        lost.retain_mut(|(size, pages)| {
+            let still = now.iter().find(|(other, _)| other == size);
+            *pages = still.map_or(0, |(_, still)| (*pages).min(*still));
+            *pages > 0
+        });
+        if lost.is_empty() {
+            return Finding::ok(NAME, "No hugepage is in use any more");
+        }
     }
     Finding::warning(
         NAME,

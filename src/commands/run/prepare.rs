@@ -22,6 +22,24 @@ const STALL_TOLD: u64 = 10;
 /// How long it may go on after it was told to stop before the process ends itself.
 const STALL_ENDED: Duration = Duration::from_secs(3);
 
+/// What the workers do, in words.
+struct Phase {
+    name: &'static str,
+    doing: &'static str,
+    done: &'static str,
+}
+
+const POPULATE: Phase = Phase {
+    name: "populate",
+    doing: "populating",
+    done: "populated",
+};
+const CLEAR: Phase = Phase {
+    name: "clear",
+    doing: "clearing",
+    done: "cleared",
+};
+
 impl Machine<'_> {
     pub(super) fn prepare(
         &mut self,
@@ -30,13 +48,23 @@ impl Machine<'_> {
         probe: &ProbeRequest,
     ) -> Result<GuestRam<Zeroed>, Failure> {
         let throttling = throttling::start();
+        let cleared = self.work(planned, reserved, probe);
+        // Also where it came too late, which may be why.
+        throttling::note(self.report, &throttling);
+        self.check_placement(planned, cleared?)
+    }
+
+    /// What the workers do. They are gone when it returns.
+    fn work(
+        &mut self,
+        planned: &Plan,
+        reserved: GuestRam<Reserved>,
+        probe: &ProbeRequest,
+    ) -> Result<GuestRam<Cleared>, Failure> {
         let workers = Workers::start(planned.workers())?;
         let populated = self.populate(planned, reserved, &workers)?;
         (self.populated)(&populated);
-        let cleared = self.clear(planned, populated, &workers, probe)?;
-        drop(workers);
-        throttling::note(self.report, &throttling);
-        self.check_placement(planned, cleared)
+        self.clear(planned, populated, &workers, probe)
     }
 
     fn populate(
@@ -45,7 +73,7 @@ impl Machine<'_> {
         reserved: GuestRam<Reserved>,
         workers: &Workers,
     ) -> Result<GuestRam<Populated>, Failure> {
-        let populated = self.watched("populate", planned, workers, |control| {
+        let populated = self.watched(&POPULATE, planned, workers, |control| {
             reserved.populate(workers, control)
         });
         let (populated, done) = populated.map_err(|failed| failed.error)?;
@@ -71,22 +99,27 @@ impl Machine<'_> {
             used_next: probe.reads_first(),
             ..ClearRequest::default()
         };
-        let cleared = self.watched("clear", planned, workers, |control| {
+        let cleared = self.watched(&CLEAR, planned, workers, |control| {
             populated.clear(workers, &request, control)
         });
         let (cleared, done) = cleared.map_err(|failed| failed.error)?;
         if done.bytes > 0 {
             self.report.set_clear(&done);
             self.clear_laps(&done);
+        } else if let Some(method) = self.method {
+            self.report.warn(format!(
+                "--method {method} had nothing to do: all memory is fresh, and the kernel clears it (--clear always clears it once more)"
+            ));
         }
         Ok(cleared)
     }
 
     fn clear_laps(&mut self, done: &ClearReport) {
         let mut left = done.bytes;
-        if let Some((time, bytes)) = done.calibration {
-            self.clock.lap_of(self.report, "calibrate", time, bytes);
-            left -= bytes;
+        if let Some(tried) = done.calibrating {
+            self.clock
+                .lap_of(self.report, "calibrate", tried.time, tried.bytes);
+            left -= tried.bytes;
         }
         self.lap("clear", left);
     }
@@ -110,7 +143,7 @@ impl Machine<'_> {
     /// Does `work` with progress bars, and watches over it.
     fn watched<T>(
         &self,
-        phase: &str,
+        phase: &'static Phase,
         planned: &Plan,
         workers: &Workers,
         work: impl FnOnce(&Control<'_>) -> T,
@@ -121,7 +154,7 @@ impl Machine<'_> {
             let of_node = shares.filter(|(of, _)| *of == node);
             nodes.push((Some(node), of_node.map(|(_, len)| len.bytes()).sum()));
         }
-        let bars = Bars::new(phase, &nodes);
+        let bars = Bars::new(phase.name, &nodes);
         let progress = |nodes: &[NodeProgress]| {
             for (n, node) in nodes.iter().enumerate() {
                 bars.set(n, node.done);
@@ -129,7 +162,7 @@ impl Machine<'_> {
         };
         let (report, json) = (&*self.report, self.args.json);
         let told = Cell::new(false);
-        let stalled = |stall: &Stall| on_stall(stall, &told, report, json);
+        let stalled = |stall: &Stall| on_stall(stall, phase, &told, report, json);
         let control = Control {
             progress: Some(&progress),
             stalled: Some(&stalled),
@@ -156,9 +189,9 @@ impl Machine<'_> {
     }
 }
 
-/// Tells the user that populating stands still, and ends the process if it was told to stop and the
+/// Tells the user that the work stands still, and ends the process if it was told to stop and the
 /// kernel does not return: nothing else ends a call that the kernel retries for ever.
-fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
+fn on_stall(stall: &Stall, phase: &Phase, told: &Cell<bool>, report: &Report, json: bool) {
     let far = stall.nodes.iter().map(|node| {
         let (done, total) = (ByteSize(node.done), ByteSize(node.total));
         format!("{done} of {total} on node {}", node.node)
@@ -169,7 +202,8 @@ fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
         let failure = Failure {
             class: Class::Stopped,
             message: format!(
-                "Stopped while the kernel did not return from populating for {seconds} s, with {far}"
+                "Stopped while the kernel did not return from {} for {seconds} s, with {far}",
+                phase.doing
             ),
             fix: Some(match report.grown.is_empty() {
                 true => "sudo dmesg | tail; cat /proc/pressure/memory".to_owned(),
@@ -184,6 +218,9 @@ fn on_stall(stall: &Stall, told: &Cell<bool>, report: &Report, json: bool) {
         process::exit(code.into());
     }
     if seconds >= STALL_TOLD && !told.replace(true) {
-        output::warn(&format!("No page was populated for {seconds} s: {far}"));
+        output::warn(&format!(
+            "No page was {} for {seconds} s: {far}",
+            phase.done
+        ));
     }
 }

@@ -6,7 +6,7 @@ use prezero_host::{Host, HugepagePool, PageSize};
 use prezero_memory::{Class, Control, Hugepages, MemorySpec};
 
 use super::crossing::{self, Crossing};
-use super::{Measured, Memory, measure, rows, thread_count, work};
+use super::{By, Measured, Memory, measure, rows, thread_count, work};
 use crate::failure::Failure;
 use crate::measure::stats::Ratio;
 use crate::measure::warning::{self, Warning};
@@ -46,7 +46,7 @@ pub(crate) fn calibrate(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Calibration, Failure> {
     let mut memory = take(host, control)?;
-    let methods: Vec<Method> = Method::available().collect();
+    let methods: Vec<By> = Method::available().map(By::Name).collect();
     let mut threads = vec![memory.threads(1), memory.all_threads()];
     threads.dedup();
     // In chunks as large as those of a run.
@@ -56,8 +56,9 @@ pub(crate) fn calibrate(
     let uncached = measured
         .iter()
         .filter(|row| row.is_uncached() && row.row.threads == threads[0]);
-    let crossing = match Measured::best(uncached) {
-        Some(best) => Some(crossing::measure(&mut memory, best.row.method)?),
+    let best = Measured::best(uncached).and_then(|best| best.row.method.method());
+    let crossing = match best {
+        Some(best) => Some(crossing::measure(&mut memory, best)?),
         None => None,
     };
     let names = measured
@@ -118,25 +119,26 @@ fn choice(measured: &[Measured], threads: usize) -> Choice {
     let all = thread_count(threads);
     match (best, cached) {
         (Some(best), Some(cached)) if best.summary.mean > cached.summary.mean => {
-            let method = best.row.method;
+            let method = best.row.method.method().unwrap_or_else(Method::cached);
             let ratio = Ratio::of(&best.summary, &cached.summary).mean;
-            let (name, cached) = (method.name(), cached.row.method.name());
+            let (name, cached) = (best.row.method.name(), cached.row.method.name());
             let why = format!(
                 "uncached stores ({name}) are {ratio:.1} times as fast as the best cached ones ({cached}) here, with {all}"
             );
             Choice { method, why }
         }
         (Some(best), Some(cached)) => {
-            let method = cached.row.method;
+            let method = cached.row.method.method().unwrap_or_else(Method::cached);
             let ratio = Ratio::of(&best.summary, &cached.summary).mean;
-            let (name, best) = (method.name(), best.row.method.name());
+            let (name, best) = (cached.row.method.name(), best.row.method.name());
             let why = format!(
                 "cached stores ({name}) are not slower here: the best uncached ones ({best}) reach {ratio:.2} of their rate, with {all}"
             );
             Choice { method, why }
         }
         (_, cached) => Choice {
-            method: cached.map_or_else(Method::cached, |cached| cached.row.method),
+            method: (cached.and_then(|cached| cached.row.method.method()))
+                .unwrap_or_else(Method::cached),
             why: "this CPU has no uncached stores that prezero knows".to_owned(),
         },
     }
@@ -152,7 +154,7 @@ mod tests {
     /// A row of one pass at so many GB/s.
     fn row(method: Method, threads: usize, gbps: u64) -> Measured {
         let row = Row {
-            method,
+            method: By::Name(method),
             chunk: None,
             threads,
         };

@@ -9,8 +9,8 @@ use prezero_clear::Span;
 use prezero_host::{Host, PageSize};
 use prezero_memory::{
     Class, ClearExtents, ClearRequest, Control, GuestRam, Layout, MemorySpec, MethodChoice,
-    NodeProgress, NodeWork, Plan, PlanWarning, Populated, Prealloc, Request, StoppedBy, Workers,
-    plan, plan_workers,
+    NodeProgress, PlanWarning, Populated, Prealloc, Request, StoppedBy, Workers, plan,
+    plan_workers,
 };
 
 use super::{Row, gbps, sys};
@@ -18,9 +18,6 @@ use crate::failure::Failure;
 
 /// What every pass has to clear: not zero, because some CPUs elide stores of zero over zero.
 pub(super) const STAIN: u8 = 0xa5;
-/// More threads than pieces of this size would idle.
-const PIECE: u64 = 2 << 20;
-
 /// Populated memory that passes clear in turn. Given back on drop.
 pub(crate) struct Memory<'a> {
     /// There, except after a pass that failed.
@@ -56,7 +53,7 @@ impl<'a> Memory<'a> {
             ..Request::default()
         };
         let planned = plan(host, &request)?;
-        let work = work(&planned);
+        let work = planned.work();
         let mut crews = vec![Workers::start(&plan_workers(host, &work, None, None))?];
         let mut counts = Vec::new();
         for &asked in threads {
@@ -152,7 +149,7 @@ impl<'a> Memory<'a> {
         let crew = crew.unwrap_or(&self.crews[0]);
         let how = ClearRequest {
             extents: ClearExtents::All,
-            choice: MethodChoice::Fixed(row.method),
+            choice: (row.method.method()).map_or(MethodChoice::Measured, MethodChoice::Fixed),
             chunk: row.chunk,
             ..ClearRequest::default()
         };
@@ -191,21 +188,4 @@ fn lost() -> Failure {
         message: "The memory of the measurement is gone".to_owned(),
         fix: None,
     }
-}
-
-/// What there is to clear on each node.
-fn work(plan: &Plan) -> Vec<NodeWork> {
-    let mut work: Vec<NodeWork> = Vec::new();
-    for extent in plan.extents() {
-        let (node, bytes) = (extent.node(), extent.len().bytes());
-        let pages = bytes.div_ceil(PIECE);
-        match work.iter_mut().find(|work| work.node == node) {
-            Some(work) => {
-                work.bytes += bytes;
-                work.pages += pages;
-            }
-            None => work.push(NodeWork { node, bytes, pages }),
-        }
-    }
-    work
 }

@@ -9,17 +9,48 @@ mod sys;
 use std::time::Duration;
 
 use prezero_clear::{Method, Stores};
-use prezero_memory::ByteSize;
+use prezero_memory::{ByteSize, Class};
 
 pub(crate) use self::memory::Memory;
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
 
+/// Who says with which method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Name(Method),
+    /// As a run chooses it: measured on the first of the memory, within the time that counts.
+    Measuring,
+}
+
+impl By {
+    /// The name that chooses by measuring.
+    pub(crate) const MEASURING: &str = "auto";
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Name(method) => method.name(),
+            Self::Measuring => Self::MEASURING,
+        }
+    }
+
+    pub(crate) fn method(self) -> Option<Method> {
+        match self {
+            Self::Name(method) => Some(method),
+            Self::Measuring => None,
+        }
+    }
+
+    pub(crate) fn stores(self) -> Option<Stores> {
+        self.method().map(Method::stores)
+    }
+}
+
 /// One way of clearing all of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub(crate) method: Method,
+    pub(crate) method: By,
     /// How much one string instruction or loop covers, in bytes; `None` for as much as there is.
     pub(crate) chunk: Option<u64>,
     pub(crate) threads: usize,
@@ -38,12 +69,17 @@ impl Row {
 
 /// `1 thread`, `2 threads`.
 pub(crate) fn thread_count(threads: usize) -> String {
-    let plural = if threads == 1 { "" } else { "s" };
-    format!("{threads} thread{plural}")
+    counted(threads, "thread")
+}
+
+/// `1 run`, `2 runs`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// Every method with every chunk with every number of threads.
-pub(crate) fn rows(methods: &[Method], chunks: &[Option<u64>], threads: &[usize]) -> Vec<Row> {
+pub(crate) fn rows(methods: &[By], chunks: &[Option<u64>], threads: &[usize]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &threads in threads {
         for &method in methods {
@@ -86,7 +122,7 @@ impl Measured {
     }
 
     pub(crate) fn is_uncached(&self) -> bool {
-        self.row.method.stores() == Stores::Uncached
+        self.row.method.stores() == Some(Stores::Uncached)
     }
 }
 
@@ -99,8 +135,13 @@ pub(crate) fn measure(
 ) -> Result<Vec<Measured>, Failure> {
     let bytes = memory.bytes();
     let mut done = 0;
+    let mut passes = 0;
     let samples = interleave(rows.len(), runs, |n| {
-        let time = memory.pass(&rows[n])?;
+        let time = memory.pass(&rows[n]).map_err(|failure| {
+            let all = rows.len() * (runs + 1);
+            stopped(failure, passes, all)
+        })?;
+        passes += 1;
         done += bytes;
         progress(done);
         Ok::<_, Failure>(time)
@@ -109,6 +150,17 @@ pub(crate) fn measure(
     Ok(rows
         .filter_map(|(row, samples)| Measured::new(*row, bytes, samples))
         .collect())
+}
+
+/// Where it was stopped, in terms of the measurement: part of one is none.
+fn stopped(failure: Failure, passes: usize, all: usize) -> Failure {
+    if failure.class != Class::Stopped {
+        return failure;
+    }
+    Failure {
+        message: format!("Cancelled after {passes} of {all} passes; nothing of them is shown"),
+        ..failure
+    }
 }
 
 /// All bytes that [`measure`] clears.
@@ -131,8 +183,8 @@ mod tests {
     #[test]
     fn rows_are_every_combination() {
         let methods = [
-            Method::cached(),
-            Method::named("portable").expect("everywhere"),
+            By::Name(Method::cached()),
+            By::Name(Method::named("portable").expect("everywhere")),
         ];
         let all = rows(&methods, &[Some(4096), Some(2 << 20), None], &[1, 2]);
         assert_eq!(all.len(), 2 * 3 * 2);
@@ -143,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_each_pass() {
-        let row = rows(&[Method::cached()], &[None], &[1])[0];
+        let row = rows(&[By::Name(Method::cached())], &[None], &[1])[0];
         let samples = [1000, 500].map(Duration::from_millis).to_vec();
         let measured = Measured::new(row, 10_000_000_000, samples).expect("samples");
         assert_eq!(measured.gbps, [10.0, 20.0]);

@@ -34,7 +34,8 @@ fn measure(run: &Run, memory: &mut Memory) -> Result<()> {
         // The round before the first is not counted.
         for round in 0..=run.rounds {
             run.check_stopped()?;
-            for named in [0, 1] {
+            // In turn, so that neither is always the one after the other.
+            for named in [round % 2, (round + 1) % 2] {
                 let (clearing, reading) = pass(memory, method, named == 1)?;
                 if round > 0 {
                     clear[named].push(clearing.as_secs_f64() * 1e6);

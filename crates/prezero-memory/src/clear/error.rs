@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prezero_clear::{ChunkError, Unaccounted};
+use prezero_clear::Unaccounted;
 use prezero_host::PageSize;
 
 use crate::class::Class;
@@ -24,9 +24,18 @@ pub enum ClearError {
         /// How long the workers worked.
         elapsed: Duration,
     },
-    /// A chunk that no instruction can cover.
-    #[error("The chunk to clear at once cannot be used")]
-    Chunk(#[source] ChunkError),
+    /// A chunk that is not a multiple of 4096 bytes, or more than 1 GiB.
+    #[error("A chunk of {} is not a multiple of 4 KiB up to 1 GiB", ByteSize(*.bytes))]
+    Chunk {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Two targets that share memory, or one that ends beyond the address space.
+    #[error("The target at {addr:#x} overlaps another, or ends beyond the address space")]
+    Overlap {
+        /// Its address.
+        addr: u64,
+    },
     /// A target on a node that no worker works for.
     #[error("No worker was planned for node {0}")]
     NoWorkers(u32),
@@ -69,7 +78,10 @@ impl ClearError {
     pub fn class(&self) -> Class {
         match self {
             Self::Stopped { .. } => Class::Stopped,
-            Self::NoWorkers(_) | Self::Unaligned { .. } | Self::Chunk(_) => Class::Usage,
+            Self::NoWorkers(_)
+            | Self::Unaligned { .. }
+            | Self::Chunk { .. }
+            | Self::Overlap { .. } => Class::Usage,
             Self::WorkerLost { .. } | Self::Unaccounted(_) => Class::Internal,
         }
     }

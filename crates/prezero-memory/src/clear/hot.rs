@@ -4,12 +4,12 @@ use prezero_host::PageSize;
 
 use super::ClearRequest;
 use crate::size::PageBytes;
-use crate::work::Target;
+use crate::work::{Target, large_first};
 
 /// Splits targets so that the page of each address that will be used next is a target of its own at
 /// the end, and names those addresses. Pages of 1 GiB and more are left alone unless asked for.
 pub(super) fn pages_last(targets: &[Target], request: &ClearRequest) -> (Vec<Target>, Vec<usize>) {
-    let (mut early, mut late, mut used_next) = (targets.to_vec(), Vec::new(), Vec::new());
+    let (mut early, mut late, mut used_next) = (large_first(targets), Vec::new(), Vec::new());
     for &addr in &request.used_next {
         let Some(n) = early.iter().position(|target| holds(target, addr)) else {
             continue;

@@ -2,7 +2,8 @@
 //!
 //! Fresh memory is not cleared here: the kernel did that when the page was faulted in, and doing it
 //! twice would only cost. Each worker clears chunks of its node's targets with the method chosen for
-//! the node ([`MethodChoice`]), fences its own stores once, and brings back a receipt for every span.
+//! the node ([`MethodChoice`]), fences its own stores once (and once for each piece that it tried a
+//! candidate on), and brings back a receipt for every span.
 //! The receipts are checked against what was to be cleared before the memory counts as zero.
 
 mod choice;
@@ -21,9 +22,12 @@ use self::choice::{Choosing, Tried};
 pub use self::error::ClearError;
 use self::spans::Spans;
 use crate::control::Control;
-use crate::plan::{ClearExtents, Origin};
+use crate::plan::ClearExtents;
 use crate::work::{Job, Share, Target, WorkerReport};
 use crate::workers::Workers;
+
+/// The most that one string instruction or loop may be told to cover.
+const MAX_CHUNK: u64 = 1 << 30;
 
 /// What is cleared, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,13 +36,14 @@ pub struct ClearRequest {
     pub extents: ClearExtents,
     /// With which method.
     pub choice: MethodChoice,
-    /// How much one string instruction or loop covers, in bytes, a multiple of 4096; as much as a
+    /// How much one string instruction or loop covers, in bytes, a multiple of 4096 up to 1 GiB; as much as a
     /// worker claims at once (at most 32 MiB, or a page) if `None`. A worker claims at least this much,
     /// so cancelling waits for it.
     pub chunk: Option<u64>,
     /// Addresses that will be used next: guest-physical for [`crate::GuestRam::clear`], of this process
     /// for [`clear`]. The page of each is cleared last, its five base pages around the address last of
-    /// all and with cached stores, so that they are in the cache when they are used.
+    /// all and with cached stores, so that they are in the cache when they are used. One in each page;
+    /// others are ignored.
     pub used_next: Vec<u64>,
     /// Whether `used_next` counts in pages of 1 GiB and more, which are otherwise cleared straight
     /// through.
@@ -52,13 +57,21 @@ pub struct ClearReport {
     pub bytes: u64,
     /// From the barrier to the last worker's fence.
     pub time: Duration,
-    /// How much of `time` went by before the last worker had tried its candidates, and the bytes that
-    /// were cleared by trying: they need not be cleared again.
-    pub calibration: Option<(Duration, u64)>,
+    /// The part of it that went into choosing the methods, if they were measured.
+    pub calibrating: Option<Calibrating>,
     /// What was chosen for each node with memory to clear, and why.
     pub choices: Vec<ChosenMethod>,
     /// Every worker; none where nothing was to be cleared.
     pub workers: Vec<WorkerReport>,
+}
+
+/// What measuring the methods took. What it cleared is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibrating {
+    /// How long a worker was at it, on average.
+    pub time: Duration,
+    /// Bytes cleared meanwhile, by trying.
+    pub bytes: u64,
 }
 
 /// Clears the targets (the dirty ones, or all) on the workers of their nodes, and returns when every
@@ -71,23 +84,26 @@ pub struct ClearReport {
 ///
 /// # Safety
 ///
-/// Every target is mapped writable and populated ([`crate::populate`]), and nobody else reads or
-/// writes it during the call.
+/// Every target is memory that the process has mapped writable, outside of what Rust allocates, and
+/// populated ([`crate::populate`]), and nobody else reads or writes it during the call.
 pub unsafe fn clear(
     workers: &Workers,
     targets: &[Target],
     request: &ClearRequest,
     control: &Control<'_>,
 ) -> Result<ClearReport, ClearError> {
-    let cleared =
-        |target: &&Target| request.extents == ClearExtents::All || target.origin != Origin::Fresh;
-    let targets: Vec<Target> = targets.iter().filter(cleared).copied().collect();
+    let cleared = |target: &&Target| {
+        target.len.bytes() > 0 && (request.extents == ClearExtents::All || !target.origin.is_zero())
+    };
+    let mut targets: Vec<Target> = targets.iter().filter(cleared).copied().collect();
+    targets.sort_unstable_by_key(|target| target.addr);
+    check_apart(&targets)?;
     let (cut, used_next) = hot::pages_last(&targets, request);
     let job = Job::new(workers, &cut, request.chunk.unwrap_or(0), control)?;
     if targets.is_empty() {
         return Ok(ClearReport::default());
     }
-    let how = How::new(&job, workers, request, used_next)?;
+    let how = How::new(&job, workers, request, &targets, used_next)?;
     let finished = job.run(workers, control, |share| {
         // SAFETY: handed on; neither spans nor receipts outlive this call.
         how.work(share, unsafe { Spans::new(share) })
@@ -99,23 +115,23 @@ pub unsafe fn clear(
         time: finished.time,
         ..ClearReport::default()
     };
-    let mut tried_until = None;
-    let mut tried_bytes = 0;
+    let (mut crew, mut tried) = (0, (Duration::ZERO, 0));
     for (worker, share) in finished.workers {
         report.workers.push(WorkerReport {
             cleared_bytes: share.receipts.iter().map(|r| r.len() as u64).sum(),
             ..worker
         });
         receipts.extend(share.receipts);
-        if let Some((until, bytes)) = share.tried {
-            tried_until = tried_until.max(Some(until));
-            tried_bytes += bytes;
+        if let Some((time, bytes)) = share.tried {
+            tried = (tried.0 + time, tried.1 + bytes);
+            crew += 1;
         }
     }
-    report.calibration = finished
-        .start
-        .zip(tried_until)
-        .map(|(start, until)| (until - start, tried_bytes));
+    // Not until the last one was done: a worker that starts late would be charged to it.
+    report.calibrating = tried.0.checked_div(crew).map(|time| Calibrating {
+        time,
+        bytes: tried.1,
+    });
     report.choices = how
         .nodes
         .into_iter()
@@ -155,6 +171,18 @@ pub(crate) unsafe fn stain(
     Ok(())
 }
 
+/// Two workers must never have the same memory. `targets` are in the order of their addresses.
+fn check_apart(targets: &[Target]) -> Result<(), ClearError> {
+    let end = |target: &Target| target.addr.checked_add(target.len.bytes());
+    let mut pairs = targets.windows(2);
+    let met = pairs.find(|pair| end(&pair[0]).is_none_or(|end| end > pair[1].addr));
+    let past = targets.last().filter(|last| end(last).is_none());
+    match met.map(|pair| pair[1].addr).or(past.map(|last| last.addr)) {
+        Some(addr) => Err(ClearError::Overlap { addr }),
+        None => Ok(()),
+    }
+}
+
 /// The address ranges to be cleared. On the platforms of this crate an address fits in `usize`.
 #[allow(clippy::cast_possible_truncation)]
 fn wanted(targets: &[Target]) -> Vec<(usize, usize)> {
@@ -165,41 +193,59 @@ fn wanted(targets: &[Target]) -> Vec<(usize, usize)> {
 }
 
 /// How the workers clear: the choice of each node, and the chunk.
-struct How {
+struct How<'t> {
     nodes: Vec<Option<Choosing>>,
+    /// What is cleared, in the order of addresses.
+    targets: &'t [Target],
     chunk: Option<usize>,
     /// Addresses that will be used next, each in a target of its own.
     used_next: Vec<usize>,
 }
 
-/// What a worker brings back: a receipt for every span, and when it had tried its candidates on how
-/// many bytes.
+/// What a worker brings back: a receipt for every span, and how long it tried candidates on how many
+/// bytes.
 struct Cleared<'r> {
     receipts: Vec<Coherent<'r>>,
-    tried: Option<(Instant, u64)>,
+    tried: Option<(Duration, u64)>,
 }
 
-impl How {
+impl<'t> How<'t> {
     fn new(
         job: &Job<'_, ClearError>,
         workers: &Workers,
         request: &ClearRequest,
+        targets: &'t [Target],
         used_next: Vec<usize>,
     ) -> Result<Self, ClearError> {
         let chunk = request.chunk.map(|chunk| {
-            let bytes = usize::try_from(chunk).unwrap_or(usize::MAX);
-            let checked = Clearing::new(Method::cached()).in_chunks(bytes);
-            checked.map(|_| bytes).map_err(ClearError::Chunk)
+            let whole = Clearing::new(Method::cached());
+            let bytes = usize::try_from(chunk.min(MAX_CHUNK + 1)).unwrap_or(0);
+            match whole.in_chunks(bytes) {
+                Ok(_) => Ok(bytes),
+                Err(_) => Err(ClearError::Chunk { bytes: chunk }),
+            }
         });
         let choosing = job.queues().iter().map(|queue| {
             let share = queue.total() / workers.count_on(queue.node).max(1);
-            (queue.total() > 0).then(|| Choosing::new(queue.node, share, &request.choice))
+            let of_node = targets.iter().filter(|target| target.node == queue.node);
+            let largest = of_node.map(|target| target.len.bytes()).max()?;
+            Some(Choosing::new(queue.node, share, largest, &request.choice))
         });
         Ok(Self {
             nodes: choosing.collect(),
+            targets,
             chunk: chunk.transpose()?,
             used_next,
         })
+    }
+
+    /// The length of the extent that a span is part of.
+    fn extent_len(&self, span: &Span<'_>) -> u64 {
+        let above = self
+            .targets
+            .partition_point(|target| target.addr <= span.addr() as u64);
+        let extent = above.checked_sub(1).and_then(|n| self.targets.get(n));
+        extent.map_or(0, |extent| extent.len.bytes())
     }
 
     /// The address in a span that will be used next, if any.
@@ -236,17 +282,14 @@ impl How {
                 let clearing = self.clearing(candidate);
                 let start = Instant::now();
                 let receipt = span.clear(&clearing).fence();
-                let time = start.elapsed();
-                // The last piece of a chunk is shorter, and no measure.
-                if receipt.len() as u64 == piece {
-                    tried.record(time);
-                }
-                bytes += receipt.len() as u64;
-                share.done(receipt.len() as u64);
+                let (time, len) = (start.elapsed(), receipt.len() as u64);
+                tried.record(len, time);
+                bytes += len;
+                share.done(len);
                 cleared.receipts.push(receipt);
             }
             choosing.settle(&tried);
-            cleared.tried = Some((Instant::now(), bytes));
+            cleared.tried = Some((tried.spent(), bytes));
         }
         let mut unfenced: Vec<Incoherent<'r>> = Vec::new();
         while let Some(span) = spans.next() {
@@ -255,7 +298,8 @@ impl How {
                 Some(addr) => span.used_next(addr),
                 None => span,
             };
-            unfenced.push(span.clear(&self.clearing(choosing.method())));
+            let method = choosing.method(self.extent_len(&span));
+            unfenced.push(span.clear(&self.clearing(method)));
             share.done(len as u64);
         }
         cleared.receipts.extend(Incoherent::fence_all(unfenced));

@@ -5,12 +5,12 @@ use std::ptr;
 use prezero_host::PageSize;
 use proptest::prelude::*;
 
-use super::choice::{PART, piece_len};
 use super::*;
 use crate::control::Cancel;
-use crate::plan::WorkerPlan;
+use crate::plan::{Origin, WorkerPlan};
 use crate::size::PageBytes;
 use crate::sys;
+use crate::work::Queue;
 
 const MIB: u64 = 1 << 20;
 const STAIN: u8 = 0xa5;
@@ -137,7 +137,7 @@ fn every_method_and_chunk_clears_all_of_it() {
             assert_eq!(range.count(0), range.1, "{method} {chunk:?}");
             let choice = &report.choices[0];
             assert_eq!((choice.method, choice.reason), (method, Reason::Requested));
-            assert_eq!(report.calibration, None);
+            assert_eq!(report.calibrating, None);
         }
     }
 }
@@ -150,7 +150,10 @@ fn a_chunk_that_is_no_page_is_refused_before_a_store() {
         ..ClearRequest::default()
     };
     let error = cleared(&[0], &[range.target(0, Origin::Dirty)], &request).unwrap_err();
-    assert!(matches!(error, ClearError::Chunk(_)), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "A chunk of 100 bytes is not a multiple of 4 KiB up to 1 GiB"
+    );
     assert_eq!(range.count(STAIN), MIB);
 }
 
@@ -184,8 +187,11 @@ fn measuring_tries_every_method_on_memory_that_has_to_be_cleared_anyway() {
     assert!(tried.contains(&Method::cached()) && tried.contains(&choice.method));
     let best = choice.trials.iter().min_by_key(|trial| trial.time).unwrap();
     assert_eq!(best.method, choice.method);
-    let (_, bytes) = report.calibration.unwrap();
-    assert!(bytes > 0 && bytes <= range.1 / PART * 2, "{bytes}");
+    let bytes = report.calibrating.unwrap().bytes;
+    assert!(bytes > 0 && bytes <= range.1 / 20, "{bytes}");
+    let known = choice.calibration().unwrap();
+    assert_eq!(known.best, choice.method);
+    assert!(known.crossing < MIB);
     assert_eq!(range.count(0), range.1);
 }
 
@@ -203,18 +209,35 @@ fn what_is_too_small_to_measure_is_cleared_with_cached_stores() {
         (choice.method, choice.reason),
         (Method::cached(), Reason::Small)
     );
-    assert_eq!(report.calibration, None);
+    assert_eq!(report.calibrating, None);
 }
 
 #[test]
-fn a_known_calibration_decides_by_the_crossing() {
+fn what_is_known_decides_for_each_extent_by_the_crossing() {
     let best = Method::named("portable").unwrap();
-    let known = |crossing| MethodChoice::Known(Calibration { best, crossing });
-    let chosen = |crossing| Choosing::new(0, 8 * MIB, &known(crossing)).chosen();
-    assert_eq!(chosen(8 * MIB).method, best);
-    assert_eq!(chosen(8 * MIB).reason, Reason::Known);
-    assert_eq!(chosen(8 * MIB + 1).method, Method::cached());
-    assert_eq!(chosen(8 * MIB + 1).reason, Reason::Small);
+    let crossing = 8 * MIB;
+    let known = MethodChoice::Known(Calibration { best, crossing });
+    let choosing = Choosing::new(0, 1 << 30, 1 << 30, &known);
+    assert_eq!(choosing.method(crossing), best);
+    assert_eq!(choosing.method(crossing - 1), Method::cached());
+    let chosen = choosing.chosen();
+    assert_eq!((chosen.method, chosen.reason), (best, Reason::Known));
+    assert_eq!(chosen.calibration(), None);
+}
+
+#[test]
+fn extents_below_the_pieces_that_were_tried_get_cached_stores() {
+    let choosing = Choosing::new(0, 1 << 30, 1 << 30, &MethodChoice::Measured);
+    let piece = choosing.piece().unwrap();
+    let best = try_all(&choosing, |method| if method == slow() { 1 } else { 10 });
+    assert!(best.iter().any(|(method, _)| *method == slow()));
+    assert_eq!(choosing.method(piece), slow());
+    assert_eq!(choosing.method(piece - 1), Method::cached());
+}
+
+/// A method of every x86-64 CPU that is not `cached`, or else `cached`.
+fn slow() -> Method {
+    Method::named("rep-stosb").unwrap_or_else(|_| Method::cached())
 }
 
 /// Has a worker try all candidates, each as slow as `time` says, and returns how often each was tried.
@@ -226,7 +249,8 @@ fn try_all(choosing: &Choosing, time: impl Fn(Method) -> u64) -> Vec<(Method, u3
             Some((_, count)) => *count += 1,
             None => counts.push((method, 1)),
         }
-        tried.record(Duration::from_micros(time(method)));
+        let piece = choosing.piece().unwrap();
+        tried.record(piece, Duration::from_micros(time(method)));
     }
     choosing.settle(&tried);
     counts
@@ -234,7 +258,7 @@ fn try_all(choosing: &Choosing, time: impl Fn(Method) -> u64) -> Vec<(Method, u3
 
 #[test]
 fn a_cpu_whose_uncached_stores_are_slow_ends_with_cached_ones() {
-    let choosing = Choosing::new(0, 1 << 30, &MethodChoice::Measured);
+    let choosing = Choosing::new(0, 1 << 30, 1 << 30, &MethodChoice::Measured);
     let counts = try_all(&choosing, |method| match method == Method::cached() {
         true => 63,
         false => 65,
@@ -249,55 +273,94 @@ fn a_cpu_whose_uncached_stores_are_slow_ends_with_cached_ones() {
 
 #[test]
 fn slow_candidates_are_tried_once_and_the_workers_decide_together() {
-    let choosing = Choosing::new(0, 1 << 30, &MethodChoice::Measured);
-    let (quick, slow) = (Method::named("movnti"), Method::named("rep-stosb"));
-    let (Ok(quick), Ok(slow)) = (quick, slow) else {
+    let choosing = Choosing::new(0, 1 << 30, 1 << 30, &MethodChoice::Measured);
+    let (Ok(quick), Ok(slow)) = (Method::named("movnti"), Method::named("rep-stosb")) else {
         println!("skipped: a second method");
         return;
     };
     // One worker was disturbed and found the other way round.
     let counts = try_all(&choosing, |method| if method == slow { 90 } else { 100 });
     assert!(counts.iter().all(|(_, count)| *count == 3));
-    assert_eq!(choosing.method(), slow);
+    assert_eq!(choosing.method(1 << 30), slow);
     let counts = try_all(&choosing, |method| if method == quick { 40 } else { 100 });
     let count = |wanted| {
-        counts
-            .iter()
-            .find(|(method, _)| *method == wanted)
-            .unwrap()
-            .1
+        let mut counts = counts.iter();
+        counts.find(|(method, _)| *method == wanted).unwrap().1
     };
     assert_eq!((count(quick), count(slow)), (3, 1));
-    assert_eq!(choosing.method(), quick);
-    let trial = choosing
-        .chosen()
-        .trials
-        .iter()
-        .find(|t| t.method == quick)
-        .copied();
+    let chosen = choosing.chosen();
+    assert_eq!(chosen.method, quick);
+    let trial = chosen.trials.iter().find(|trial| trial.method == quick);
     assert_eq!(trial.unwrap().time, Duration::from_micros(70));
 }
 
 #[test]
-fn a_worker_that_could_not_try_all_is_not_heard() {
-    let choosing = Choosing::new(0, 1 << 30, &MethodChoice::Measured);
-    let before = choosing.method();
+fn where_nothing_could_be_tried_the_rest_gets_cached_stores() {
+    let choosing = Choosing::new(0, 1 << 30, 1 << 30, &MethodChoice::Measured);
     let mut tried = Tried::new(&choosing);
-    tried.candidate().unwrap();
-    tried.record(Duration::from_secs(1));
+    let mut short = 0;
+    while tried.candidate().is_some() {
+        tried.record(4096, Duration::from_micros(1));
+        short += 1;
+    }
+    assert!(short < 100, "{short}");
     choosing.settle(&tried);
-    assert_eq!(choosing.method(), before);
-    assert_eq!(choosing.chosen().trials, []);
+    assert_eq!(choosing.method(1 << 30), Method::cached());
+    let chosen = choosing.chosen();
+    assert_eq!((chosen.reason, chosen.trials), (Reason::Small, vec![]));
+}
+
+#[test]
+fn small_extents_do_not_keep_the_workers_trying() {
+    let range = Range::new(64 * MIB);
+    let targets: Vec<Target> = (0..1024)
+        .map(|n| Target {
+            addr: range.0 + n * 65536,
+            len: PageBytes::new(65536, PageSize::BASE).unwrap(),
+            node: 0,
+            origin: Origin::Dirty,
+        })
+        .collect();
+    let report = cleared(&[0], &targets, &ClearRequest::default()).unwrap();
+    assert_eq!(range.count(0), range.1);
+    let tried = report.calibrating.map_or(0, |tried| tried.bytes);
+    assert!(tried <= range.1 / 20, "{tried}");
+}
+
+#[test]
+fn targets_that_share_memory_are_refused_before_a_store() {
+    let range = Range::new(4 * MIB);
+    let whole = range.target(0, Origin::Dirty);
+    let part = Target {
+        addr: range.0 + MIB,
+        len: PageBytes::new(MIB, PageSize::BASE).unwrap(),
+        ..whole
+    };
+    for targets in [[whole, whole], [whole, part], [part, whole]] {
+        let error = cleared(&[0], &targets, &ClearRequest::default()).unwrap_err();
+        assert!(matches!(error, ClearError::Overlap { .. }), "{error}");
+    }
+    assert_eq!(range.count(STAIN), range.1);
 }
 
 proptest! {
     #[test]
-    fn trying_stays_below_five_percent_of_the_clear(share in 0..1_u64 << 44, candidates in 1_usize..9) {
-        let Some(piece) = piece_len(share, candidates) else { return Ok(()) };
-        prop_assert!(piece.is_multiple_of(64));
-        // One candidate is the best; the others are four times slower, and out after the first round.
-        let time = piece * (3 + 4 * (candidates as u64 - 1));
-        prop_assert!(time <= share / 20, "{} of {}", time, share);
+    fn trying_stays_below_five_percent_of_the_clear(
+        share in 0..1_u64 << 40,
+        slower in prop::collection::vec(1.0..10.0_f64, 8),
+    ) {
+        let choosing = Choosing::new(0, share, share, &MethodChoice::Measured);
+        let Some(piece) = choosing.piece() else { return Ok(()) };
+        let mut tried = Tried::new(&choosing);
+        let (mut spent, mut best) = (Duration::ZERO, Duration::MAX);
+        while let Some(method) = tried.candidate() {
+            let n = Method::NAMES.iter().position(|name| *name == method.name()).unwrap();
+            let time = Duration::from_nanos(piece).mul_f64(slower[n]);
+            (spent, best) = (spent + time, best.min(time));
+            tried.record(piece, time);
+        }
+        let expected = best.as_secs_f64() * share as f64 / piece as f64;
+        prop_assert!(spent.as_secs_f64() <= expected / 20.0, "{:?} of {}", spent, expected);
     }
 
     #[test]
@@ -328,6 +391,11 @@ proptest! {
         let held = |addr: &u64| targets.iter().any(|t| addr.wrapping_sub(t.addr) < t.len.bytes());
         let used: Vec<u64> = used.into_iter().filter(held).collect();
         prop_assert!(hot.len() <= used.len() && hot.is_empty() == used.is_empty());
+        // Workers get them in that order.
+        let queue = Queue::new(0, &cut, 1, 0);
+        let claimed: Vec<u64> = std::iter::from_fn(|| queue.claim()).map(|c| c.addr).collect();
+        let last = cut.last().map(|t| t.addr..t.addr + t.len.bytes());
+        prop_assert!(claimed.last().is_some_and(|addr| last.unwrap().contains(addr)));
         if let (Some(first), Some(last)) = (hot.first(), cut.last()) {
             prop_assert!(*first as u64 == used[0] && last.len.bytes() <= 2 * MIB);
         }

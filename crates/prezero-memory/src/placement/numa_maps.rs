@@ -107,7 +107,10 @@ pub(super) fn count(text: &str, extents: &[(u64, &Extent)]) -> Result<Placement,
         by: CheckedBy::NumaMaps,
         ..Placement::default()
     };
-    for group in groups(text, extents) {
+    let groups = groups(text, extents);
+    let all: u64 = extents.iter().map(|(_, extent)| extent.len().pages()).sum();
+    placement.unchecked_pages = all - groups.iter().map(Group::planned).sum::<u64>();
+    for group in groups {
         let (found, misplaced) = (group.found().min(group.planned()), group.misplaced());
         let absent = group.planned() - found;
         placement.checked_pages += found;

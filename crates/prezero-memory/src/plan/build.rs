@@ -5,7 +5,7 @@ use prezero_host::{Host, PageSize};
 use super::availability::Available;
 use super::pages::{PageChoice, bound_need};
 use super::supply::Supply;
-use super::workers::{NodeWork, plan_workers};
+use super::workers::plan_workers;
 use super::{ClearExtents, Extent, Plan, PlanError, PlanWarning, Prealloc, Request, SlotPlan};
 use crate::layout::Layout;
 use crate::limits::{LimitHit, LimitKind};
@@ -93,12 +93,7 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
         return without_large_files(host, request, hit);
     }
     if plan.prealloc == Prealloc::Eager {
-        plan.workers = plan_workers(
-            host,
-            &node_work(&plan),
-            request.threads,
-            request.cpus.as_ref(),
-        );
+        plan.workers = plan_workers(host, &plan.work(), request.threads, request.cpus.as_ref());
     }
     plan.warnings = warnings(host, request, &plan, choices);
     Ok(plan)
@@ -197,25 +192,6 @@ fn strictest_first(zones: &[MemorySpec]) -> Vec<usize> {
         )
     });
     order
-}
-
-fn node_work(plan: &Plan) -> Vec<NodeWork> {
-    let mut work: Vec<NodeWork> = Vec::new();
-    for (node, len) in plan.extents().flat_map(Extent::shares) {
-        let bytes = len.bytes();
-        // Ordinary memory is populated 2 MiB at a time at least.
-        let unit = len.page_size().max(PageSize::HUGE_2M);
-        let pages = bytes.div_ceil(unit.bytes());
-        match work.iter_mut().find(|work| work.node == node) {
-            Some(work) => {
-                work.bytes += bytes;
-                work.pages += pages;
-            }
-            None => work.push(NodeWork { node, bytes, pages }),
-        }
-    }
-    work.sort_by_key(|work| work.node);
-    work
 }
 
 fn warnings(

@@ -15,6 +15,7 @@ pub struct Extent {
     pub(super) node: u32,
     pub(super) nodes: IdSet,
     pub(super) policy: Option<Policy>,
+    pub(super) overflow: bool,
     pub(super) origin: Origin,
 }
 
@@ -28,6 +29,7 @@ impl Extent {
             node,
             nodes: IdSet::from_iter([node]),
             policy: None,
+            overflow: false,
             origin: Origin::Fresh,
         }
     }
@@ -78,6 +80,12 @@ impl Extent {
     #[must_use]
     pub fn policy(&self) -> Option<Policy> {
         self.policy
+    }
+
+    /// Whether it is on this node because the preferred ones are short.
+    #[must_use]
+    pub fn overflow(&self) -> bool {
+        self.overflow
     }
 
     /// Whether the memory may be on no other node (mbind(2), `MPOL_BIND`).

@@ -113,6 +113,15 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Whether it reads as zero once it is populated.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        match self {
+            Self::Fresh => true,
+            Self::Dirty => false,
+        }
+    }
+
     /// The word used in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -223,6 +232,27 @@ impl Plan {
     #[must_use]
     pub fn workers(&self) -> &[WorkerPlan] {
         &self.workers
+    }
+
+    /// What there is to do on each node, for [`plan_workers`] with other numbers of threads.
+    #[must_use]
+    pub fn work(&self) -> Vec<NodeWork> {
+        let mut work: Vec<NodeWork> = Vec::new();
+        for (node, len) in self.extents().flat_map(Extent::shares) {
+            let bytes = len.bytes();
+            // Ordinary memory is populated 2 MiB at a time at least.
+            let unit = len.page_size().max(PageSize::HUGE_2M);
+            let pages = bytes.div_ceil(unit.bytes());
+            match work.iter_mut().find(|work| work.node == node) {
+                Some(work) => {
+                    work.bytes += bytes;
+                    work.pages += pages;
+                }
+                None => work.push(NodeWork { node, bytes, pages }),
+            }
+        }
+        work.sort_by_key(|work| work.node);
+        work
     }
 
     /// Length of the largest file it needs, in bytes; zero without hugepages.

@@ -56,8 +56,11 @@ impl<'a> Supply<'a> {
         if let Some(choice) = &self.choice.nodes {
             extent.policy = Some(choice.policy);
             // Beyond the preferred nodes each extent has its own node's preference.
-            if choice.policy == Policy::Preferred && choice.nodes.contains(node) {
-                extent.nodes = choice.nodes.clone();
+            if choice.policy == Policy::Preferred {
+                match choice.nodes.contains(node) {
+                    true => extent.nodes = choice.nodes.clone(),
+                    false => extent.overflow = true,
+                }
             }
         }
         Some(extent)

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use self::error::PopulateError;
 use crate::control::Control;
 use crate::sys;
-use crate::work::{Chunk, Job, Share, Target, WorkerReport};
+use crate::work::{Chunk, Job, Share, Target, WorkerReport, large_first};
 use crate::workers::Workers;
 
 /// What populating did.
@@ -57,7 +57,7 @@ pub fn populate(
     targets: &[Target],
     control: &Control<'_>,
 ) -> Result<PopulateReport, PopulateError> {
-    let job = Job::new(workers, targets, 0, control)?;
+    let job = Job::new(workers, &large_first(targets), 0, control)?;
     let finished = job.run(workers, control, work)?;
     let reports = finished
         .workers

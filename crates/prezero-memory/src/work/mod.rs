@@ -80,9 +80,14 @@ pub(crate) struct Finished<T> {
     pub(crate) bytes: u64,
     /// From the barrier to the last worker's end.
     pub(crate) time: Duration,
-    /// The first worker's start.
-    pub(crate) start: Option<Instant>,
     pub(crate) workers: Vec<(WorkerReport, T)>,
+}
+
+/// Targets on gigantic pages first: the last chunks should be small ones.
+pub(crate) fn large_first(targets: &[Target]) -> Vec<Target> {
+    let mut targets = targets.to_vec();
+    targets.sort_by_key(|target| std::cmp::Reverse(target.len.page_size()));
+    targets
 }
 
 /// The work of one call.
@@ -94,7 +99,8 @@ pub(crate) struct Job<'a, E> {
 }
 
 impl<'a, E: Send> Job<'a, E> {
-    /// Cuts the targets into chunks of at most `max_chunk` bytes, or one page.
+    /// Cuts the targets, in their order, into chunks of at most 32 MiB, or `least` bytes or one page where
+    /// that is more.
     pub(crate) fn new(
         workers: &Workers,
         targets: &[Target],
@@ -218,7 +224,6 @@ impl<'a, E: Send> Job<'a, E> {
         Ok(Finished {
             bytes: done,
             time,
-            start,
             workers: results
                 .into_iter()
                 .map(|(report, result, _, _)| (report, result))

@@ -50,10 +50,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// The targets of `node` in the order in which they are given; workers claim at least `least` bytes
+    /// at once.
     pub(crate) fn new(node: u32, targets: &[Target], workers: u64, least: u64) -> Self {
-        let mut mine: Vec<&Target> = targets.iter().filter(|t| t.node == node).collect();
-        // Gigantic pages first: the last chunks should be small ones.
-        mine.sort_by_key(|target| std::cmp::Reverse(target.len.page_size()));
+        let mine: Vec<&Target> = targets.iter().filter(|t| t.node == node).collect();
         let total = mine.iter().map(|target| target.len.bytes()).sum();
         let mut chunks = 0;
         let cuts = mine.into_iter().map(|target| {

@@ -2,6 +2,7 @@ use prezero_clear::Method;
 use prezero_memory::{Cancel, Hugepages};
 
 use super::*;
+use crate::measure::clear::By;
 
 fn ordinary(threads: &[usize], control: Control<'static>) -> Memory<'static> {
     let spec = MemorySpec {
@@ -28,7 +29,7 @@ fn a_pass_begins_with_dirty_memory_and_ends_with_zeros() {
         let mut dirty = memory.dirty().expect("not cancelled");
         assert!(is_all(&mut dirty, STAIN));
         let row = Row {
-            method,
+            method: By::Name(method),
             chunk: Some(4096),
             threads: 1,
         };
@@ -66,7 +67,7 @@ fn after_a_cancel_every_measurement_ends() {
 fn the_chunk_of_a_row_is_that_of_its_pass() {
     let mut memory = ordinary(&[1], Control::default());
     let row = Row {
-        method: Method::cached(),
+        method: By::Name(Method::cached()),
         chunk: Some(4096 + 64),
         threads: 1,
     };

@@ -129,10 +129,13 @@ fn ordinary_memory_is_as_planned_only_if_the_counts_are_exact() {
 }
 
 #[test]
-fn what_the_file_does_not_have_is_not_counted() {
+fn what_the_file_does_not_have_is_unchecked_and_said_to_be() {
     let spec = "64M,hugepages=on,host_numa_node=1";
     for text in ["", "7f8a20000000 default\n", "7f0000000000 default\n"] {
         let placement = counted(text, &[0x7f8a_0000_0000], &[spec]).unwrap();
         assert_eq!(placement.checked_pages, 0, "{text}");
+        assert_eq!(placement.unchecked_pages, 32, "{text}");
+        let warning = placement.warning();
+        assert!(warning.is_some_and(|text| text.contains("32 pages were not checked")));
     }
 }

@@ -100,13 +100,15 @@ fn signals_from_elsewhere_do_not_end_the_run() {
                     for &tid in &vcpus {
                         sys::tgkill(tid, signal).unwrap();
                     }
+                    // A kick that stayed pending would make each thread spin without entering the guest.
+                    let taken = || vcpus.iter().all(|&tid| signals(tid, "SigPnd") == 0);
+                    let patience = Instant::now() + Duration::from_secs(20);
+                    while !taken() && Instant::now() < patience {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    assert!(taken(), "signal {signal}");
                     thread::sleep(Duration::from_millis(50));
                     assert_eq!(vcpu_threads().len(), 2, "signal {signal}");
-                    // A kick that stayed pending would make each thread spin without entering the guest.
-                    assert!(
-                        vcpus.iter().all(|&tid| signals(tid, "SigPnd") == 0),
-                        "signal {signal}"
-                    );
                 }
                 cancel.store(true, Ordering::Relaxed);
             });
