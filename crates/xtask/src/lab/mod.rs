@@ -9,6 +9,7 @@ mod machine;
 mod program;
 mod report;
 mod scenario;
+mod schedule;
 mod tools;
 
 use std::env;
@@ -26,9 +27,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use self::boot::{Ended, boot};
 use self::image::Image;
 use self::kernel::Kernel;
-use self::machine::{MACHINES, Machine};
+use self::machine::MACHINES;
 use self::report::{Outcome, Verdict};
 use self::scenario::Scenario;
+use self::schedule::Boot;
 use crate::Failure;
 use crate::check::workspace;
 
@@ -164,9 +166,6 @@ struct Lab<'a> {
     interrupted: Arc<AtomicBool>,
 }
 
-/// The scenarios of one machine.
-type Boot<'a> = (&'static Machine, Vec<&'a Scenario>);
-
 impl Lab<'_> {
     /// Boots every machine that has scenarios, and prints what comes of them.
     fn run(&self, scenarios: &[&Scenario]) -> Result<Vec<Outcome>, Failure> {
@@ -174,14 +173,7 @@ impl Lab<'_> {
         self.image
             .append(&self.dir.0.join("image"), &common)
             .map_err(|error| Failure::other(format!("The initramfs: {error}")))?;
-        let boots = MACHINES.iter().map(|machine| {
-            let own = scenarios.iter().copied();
-            let own = own.filter(|scenario| scenario.machine.name == machine.name);
-            (machine, own.collect::<Vec<_>>())
-        });
-        let mut boots: Vec<Boot<'_>> = boots.filter(|(_, own)| !own.is_empty()).collect();
-        // The longest is taken first, from the end.
-        boots.sort_by_key(|(_, own)| own.len());
+        let boots = schedule::boots(scenarios);
         let boots = Mutex::new(boots);
         let outcomes = Mutex::new(Vec::new());
         thread::scope(|scope| {
@@ -192,7 +184,7 @@ impl Lab<'_> {
                     while let Some(next) = next() {
                         let ended = self.boot(&next, &common);
                         let mut outcomes = locked(&outcomes);
-                        outcomes.extend(tell(&next.1, &ended));
+                        outcomes.extend(tell(&next.scenarios, &ended));
                     }
                 });
             }
@@ -203,19 +195,19 @@ impl Lab<'_> {
     }
 
     /// A boot that cannot be is one that did not finish.
-    fn boot(&self, (machine, scenarios): &Boot<'_>, common: &Path) -> Ended {
-        let dir = self.dir.0.join(machine.name);
+    fn boot(&self, next: &Boot<'_>, common: &Path) -> Ended {
+        let dir = self.dir.0.join(&next.name);
         let ended = || -> io::Result<Ended> {
             fs::create_dir_all(&dir)?;
             let initramfs = dir.join("initramfs");
             fs::copy(common, &initramfs)?;
-            Image::of_scenarios(scenarios, workspace())?.append(&dir.join("image"), &initramfs)?;
-            let seconds = scenarios.iter().map(|scenario| scenario.seconds).sum();
-            let flag = &self.interrupted;
-            let ended = boot(machine, self.kernel, &initramfs, seconds, &dir, flag)?;
+            Image::of_scenarios(&next.scenarios, workspace())?
+                .append(&dir.join("image"), &initramfs)?;
+            let (seconds, flag) = (next.seconds(), &self.interrupted);
+            let ended = boot(next.machine, self.kernel, &initramfs, seconds, &dir, flag)?;
             if let Some(kept) = &self.keep_console {
                 fs::create_dir_all(kept)?;
-                fs::write(kept.join(machine.name), &ended.console)?;
+                fs::write(kept.join(&next.name), &ended.console)?;
             }
             Ok(ended)
         };

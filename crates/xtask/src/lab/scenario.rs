@@ -57,7 +57,7 @@ pub(crate) fn read_all(dir: &Path) -> Result<Vec<Scenario>, Failure> {
     Ok(scenarios)
 }
 
-fn parse(name: &str, script: &str) -> Result<Scenario, String> {
+pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
     let mut machine = None;
     let mut proves = None;
     let mut pending = None;
