@@ -3,9 +3,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Instant;
 
 use clap::Parser;
-use prezero_memory::{Cancel, Class};
+use prezero_host::Host;
+use prezero_memory::{Cancel, Class, GuestRam, State};
 use prezero_testkit::{Hugepages, require_kvm};
 
+mod clearing;
 mod placement;
 
 use super::machine::VmRam;
@@ -43,7 +45,7 @@ fn run_with(line: &str, registered: impl FnOnce(&VmRam)) -> (Result<(), Failure>
 }
 
 /// Writes a byte that is not zero to each guest address.
-fn plant(ram: &VmRam, gpas: &[u64]) {
+fn plant<S: State>(ram: &GuestRam<S>, gpas: &[u64]) {
     for &gpa in gpas {
         let extent = ram
             .extents()
@@ -88,6 +90,15 @@ fn is_clean(line: &str) {
         panic!("{}", failure.message);
     }
     assert_eq!(report.guest.expect("it ran").first_nonzero_gpa, None);
+}
+
+/// The nodes that this process may have memory of.
+fn nodes_with_memory() -> Vec<u32> {
+    let host = Host::probe();
+    let with_memory = host.nodes.iter().filter(|node| {
+        node.mem_total.is_some_and(|bytes| bytes > 0) && host.allowed_nodes.contains(node.id)
+    });
+    with_memory.map(|node| node.id).collect()
 }
 
 fn random() -> u64 {

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use prezero_host::Host;
 use prezero_memory::{Cancel, Class, GuestRam, Populated};
-use prezero_testkit::{require_kvm, skip};
+use prezero_testkit::{Hugepages, require_kvm, skip};
 
 use super::super::run;
-use super::{args, exit_code};
+use super::{MIB, args, exit_code, nodes_with_memory};
 use crate::failure::Failure;
 use crate::report::run::Report;
 
@@ -38,12 +38,7 @@ fn move_page(addr: u64, node: u32) -> io::Result<()> {
 
 /// Two nodes that this process may have memory of, or none where there is one only.
 fn two_nodes() -> Option<(u32, u32)> {
-    let host = Host::probe();
-    let with_memory = host.nodes.iter().filter(|node| {
-        node.mem_total.is_some_and(|bytes| bytes > 0) && host.allowed_nodes.contains(node.id)
-    });
-    let nodes: Vec<u32> = with_memory.map(|node| node.id).collect();
-    match nodes[..] {
+    match nodes_with_memory()[..] {
         [first, .., last] => Some((first, last)),
         _ => {
             skip("numa", "a second NUMA node");
@@ -117,6 +112,74 @@ fn a_page_beyond_a_preference_is_counted_and_the_guest_runs() {
         .find(|text| text.contains("on another node than planned"));
     assert!(warning.is_some(), "{:?}", report.warnings);
     assert_eq!(report.guest.expect("it ran").first_nonzero_gpa, None);
+}
+
+/// Two nodes, and 32 hugepages on each with one to spare: the kernel spreads pages added to its pool over all nodes.
+fn two_nodes_with_hugepages() -> Option<(u32, u32, Hugepages)> {
+    let (first, last) = two_nodes()?;
+    let nodes = Host::probe().nodes.len() as u64;
+    Hugepages::take(2 * MIB, 33 * nodes).map(|pages| (first, last, pages))
+}
+
+#[test]
+fn the_check_catches_a_hugepage_on_another_node() {
+    if !require_kvm() {
+        return;
+    }
+    let Some((first, last, pages)) = two_nodes_with_hugepages() else {
+        return;
+    };
+    let line = format!(
+        "--memory 64M,hugepages=on,hugepage_size=2M,host_numa_node={first} --prealloc --verify"
+    );
+    let (result, report) = run_and_move(&line, last);
+    let failure = result.expect_err("a page elsewhere");
+    assert_eq!(failure.class, Class::Shortage, "{}", failure.message);
+    assert_eq!(
+        failure.message,
+        format!(
+            "1 of 32 pages bound to node {first} are elsewhere, the first at guest address 0x3a00000 on node {last}"
+        )
+    );
+    assert!(failure.fix.is_some());
+    assert!(
+        report.guest.is_none() && report.creation_ns.is_none(),
+        "{report:?}"
+    );
+    pages.assert_clean();
+}
+
+#[test]
+fn a_hugepage_out_of_turn_is_counted_and_the_guest_runs() {
+    if !require_kvm() {
+        return;
+    }
+    let Some((first, last, pages)) = two_nodes_with_hugepages() else {
+        return;
+    };
+    // The third page from the end is one of the second node's.
+    let line = format!(
+        "--memory 64M,hugepages=on,hugepage_size=2M,host_nodes=[{first},{last}],policy=interleave --prealloc --verify"
+    );
+    let (result, report) = run_and_move(&line, first);
+    assert!(
+        result.is_ok(),
+        "{:?}",
+        result.map_err(|failure| failure.message)
+    );
+    let placement = report.placement.expect("it was checked");
+    assert_eq!(
+        (
+            placement.checked_pages,
+            placement.misplaced_pages,
+            placement.method
+        ),
+        (32, 1, "move_pages")
+    );
+    let warning = "1 of 32 pages are on another node than planned".to_owned();
+    assert!(report.warnings.contains(&warning), "{:?}", report.warnings);
+    assert_eq!(report.guest.expect("it ran").first_nonzero_gpa, None);
+    pages.assert_clean();
 }
 
 #[test]
