@@ -26,7 +26,10 @@ expect() {
     code=0
     "$@" >"$out" 2>"$err" || code=$?
     cat "$err" "$out"
-    [ "$code" = "$wanted" ] || fail "exit code $code, not $wanted: $*: $(grep -m 1 ^error "$err" || tail -n 1 "$err")"
+    [ "$code" = "$wanted" ] || {
+        why=$(grep -m 1 ^error "$err" || grep -v '^note: ' "$err" | tail -n 1) || true
+        fail "exit code $code, not $wanted: $*: $why"
+    }
 }
 
 # observe EXIT COMMAND...: as expect, watching the kernel's count of free pages meanwhile, for held.
@@ -94,14 +97,17 @@ settle() {
     [ -z "$n" ] || fail "it does not hold that $(echo "$program" | sed -n "$n { s/^(//; s/),*\$//; p; }")"
 }
 
-# alike FILTER A B: it gives the same for two JSON documents.
+# alike FILTER FILE...: it gives the same for all of these JSON documents.
 alike() {
-    jq -en "[inputs | $1] | .[0] == .[1]" "$2" "$3" >/dev/null || fail "$2 and $3 differ in $1"
+    filter=$1
+    shift
+    jq -en "[inputs | $filter] | unique | length == 1" "$@" >/dev/null || fail "$* differ in $filter"
 }
 
-# all_pages_placed PAGES: prezero checked so many pages, and all were where they were planned; the guest read zeros.
+# all_pages_placed PAGES [METHOD]: prezero checked so many pages, and all were where they were planned; the guest read
+# zeros. Hugepages are asked for one by one, ordinary memory is counted (numa_maps).
 all_pages_placed() {
-    holds ".placement == {checked_pages: $1, misplaced_pages: 0}"
+    holds ".placement == {checked_pages: $1, misplaced_pages: 0, method: \"${2:-move_pages}\"}"
     holds '.guest.scanned_bytes == .request.bytes and .guest.nonzero_bytes == 0'
 }
 
@@ -145,8 +151,8 @@ limited() {
     sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$group" "$@"
 }
 
-# passes PROGRAM TEST: one test of a program that the header's "tests" made.
+# passes PROGRAM TEST: one test of a program that the header's "tests" made. It may not skip itself.
 passes() {
-    expect 0 "$tests/$1" --exact "$2" --nocapture
+    expect 0 env PREZERO_REQUIRE=hugepages,kvm,numa "$tests/$1" --exact "$2" --nocapture
     says 'test result: ok. 1 passed'
 }

@@ -67,6 +67,7 @@ run_scenario() {
     echo 1 >"$lab_cgroup/cgroup.kill"
     wait_for_end "$lab_cgroup"
     find "$lab_cgroup" -depth -type d -exec rmdir {} \;
+    rm -rf /dev/hugepages/*
     : "${why:=${left:+left behind: $(echo $left)}}"
     read -r end _ </proc/uptime
     exec >&3
