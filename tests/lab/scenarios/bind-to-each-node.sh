@@ -3,10 +3,10 @@
 
 # bound NODE CPUS CPU REMOTE: with these CPUs allowed, a worker on CPU populates the node, which is another's or not.
 bound() {
-    observe 0 taskset -c "$2" prezero run --memory "size=128M,hugepages=on,host_numa_node=$1" --prealloc --verify --json
-    held "$1" 2M 64
+    observe 0 taskset -c "$2" prezero run --memory "size=64M,hugepages=on,host_numa_node=$1" --prealloc --verify --json
+    held "$1" 2M 32
     held $((1 - $1)) 2M 0
-    all_pages_placed 64
+    all_pages_placed 32
     holds "[.regions[].node] == [$1]"
     holds "[.workers[] | {node, cpu, pinned, remote}] == [{node: $1, cpu: $3, pinned: true, remote: $4}]"
 }

@@ -1,5 +1,5 @@
 # machine: gigabyte-pages
-# seconds: 150
+# seconds: 200
 # proves: a guest of two 1 GiB pages gets exactly those, and a third page is refused with the count
 
 observe 0 prezero run --memory size=2G,hugepages=on,hugepage_size=1G --prealloc --verify --json
