@@ -267,6 +267,8 @@ pub(super) struct Tried<'a> {
     spent: Duration,
     /// Pieces that were shorter than asked for.
     short: usize,
+    /// Whether the first piece is done, which is slower than any other: nothing is in the TLB yet.
+    warm: bool,
 }
 
 impl<'a> Tried<'a> {
@@ -278,6 +280,7 @@ impl<'a> Tried<'a> {
             turn: 0,
             spent: Duration::ZERO,
             short: 0,
+            warm: false,
         }
     }
 
@@ -317,12 +320,16 @@ impl<'a> Tried<'a> {
         self.spent
     }
 
-    /// How long the candidate whose turn it is took for `bytes`. Less than a piece, as at the end of an
-    /// extent, is no measure.
+    /// How long the candidate whose turn it is took for `bytes`. The first piece is no measure, and
+    /// neither is less than a piece, as at the end of an extent.
     pub(super) fn record(&mut self, bytes: u64, time: Duration) {
         self.spent += time;
         if self.choosing.piece != Some(bytes) {
             self.short += 1;
+            return;
+        }
+        if !self.warm {
+            self.warm = true;
             return;
         }
         if let Some(shortest) = self.shortest.get_mut(self.turn) {
