@@ -1,7 +1,7 @@
 //! What the reports of several commands have in common: the host, the request, the planned memory.
 
 use prezero_host::Host;
-use prezero_memory::{ByteSize, ClearExtents, IdSet, Plan, Policy, Prealloc, Request};
+use prezero_memory::{ByteSize, ClearExtents, IdSet, Origin, Plan, Policy, Prealloc, Request};
 use serde::Serialize;
 
 use crate::failure::{Failure, class_name};
@@ -120,6 +120,7 @@ impl Region {
             cleared_by: match (plan.clear(), extent.origin(), plan.prealloc()) {
                 (ClearExtents::All, ..) => "user",
                 (_, origin, _) if !origin.is_zero() => "user",
+                (_, Origin::Clean, _) => "none",
                 (_, _, Prealloc::Eager) => "kernel",
                 (_, _, Prealloc::Off) => "none",
             },

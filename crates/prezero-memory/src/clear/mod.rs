@@ -1,9 +1,9 @@
 //! Clearing: our own stores of zeros to memory whose contents are not known to be zero.
 //!
 //! Fresh memory is not cleared here: the kernel did that when the page was faulted in, and doing it
-//! twice would only cost. Each worker clears chunks of its node's targets with the method chosen for
-//! the node ([`MethodChoice`]), fences its own stores once (and once for each piece that it tried a
-//! candidate on), and brings back a receipt for every span.
+//! twice would only cost. Nor are recycled segments that were scrubbed. Each worker clears chunks of its
+//! node's targets with the method chosen for the node ([`MethodChoice`]), fences its own stores once (and
+//! once for each piece that it tried a candidate on), and brings back a receipt for every span.
 //! The receipts are checked against what was to be cleared before the memory counts as zero.
 
 mod choice;

@@ -108,6 +108,8 @@ impl Backing {
 pub enum Origin {
     /// New from the kernel, which clears every page at its first fault.
     Fresh,
+    /// Recycled and scrubbed: a segment of a pool that was cleared and not used since.
+    Clean,
     /// Unknown: a guest, or anybody else, may have written to it. It has to be cleared.
     Dirty,
 }
@@ -117,7 +119,7 @@ impl Origin {
     #[must_use]
     pub fn is_zero(self) -> bool {
         match self {
-            Self::Fresh => true,
+            Self::Fresh | Self::Clean => true,
             Self::Dirty => false,
         }
     }
@@ -127,6 +129,7 @@ impl Origin {
     pub fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
+            Self::Clean => "clean",
             Self::Dirty => "dirty",
         }
     }
