@@ -1,10 +1,12 @@
 //! System calls that the standard library does not wrap at this crate's minimum Rust version.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::ptr;
 
 /// `flock(LOCK_EX | LOCK_NB)`, see flock(2): false when another open file description holds the lock.
 pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<bool> {
@@ -40,6 +42,36 @@ pub(crate) fn filter_system_calls(filter: &[libc::sock_filter]) -> io::Result<()
 pub(crate) fn filter_before_exec(command: &mut Command, filter: Vec<libc::sock_filter>) {
     // SAFETY: the closure makes system calls only, and allocates nothing.
     unsafe { command.pre_exec(move || filter_system_calls(&filter)) };
+}
+
+/// Makes a hugetlbfs mount with pages of `page_size` bytes that only the calling thread sees, and the threads and
+/// processes it starts later: see mount_namespaces(7). It is gone with the last of them.
+pub(crate) fn mount_hugetlbfs(dir: &CStr, page_size: u64) -> io::Result<()> {
+    let check = |result| match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    let (none, root, kind) = (c"none".as_ptr(), c"/".as_ptr(), c"hugetlbfs".as_ptr());
+    let options = CString::new(format!("pagesize={page_size},mode=0755"))?;
+    // SAFETY: every pointer is null or a NUL-terminated string that outlives the call.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        check(libc::mount(none, root, ptr::null(), private, ptr::null()))?;
+        check(libc::mount(
+            none,
+            dir.as_ptr(),
+            kind,
+            0,
+            options.as_ptr().cast(),
+        ))
+    }
+}
+
+/// `umount2(MNT_DETACH)`.
+pub(crate) fn unmount(dir: &CStr) {
+    // SAFETY: the pointer is a NUL-terminated string. What is detached stays for those who use it.
+    unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) };
 }
 
 /// An anonymous file that holds `pages` allocated hugepages of the default size of 2 MiB until it is closed.
