@@ -62,6 +62,7 @@ mod mapping;
 mod placement;
 mod plan;
 mod policy;
+pub mod pool;
 mod populate;
 mod ram;
 mod register;

@@ -163,7 +163,7 @@ pub(crate) fn hugetlbfs_file(dir: &Path, page: PageSize, len: u64) -> io::Result
 }
 
 /// fstatfs(2).
-fn statfs(fd: BorrowedFd<'_>) -> io::Result<libc::statfs> {
+pub(crate) fn statfs(fd: BorrowedFd<'_>) -> io::Result<libc::statfs> {
     let mut found = std::mem::MaybeUninit::uninit();
     // SAFETY: the kernel fills in the live statfs when it succeeds.
     unsafe {

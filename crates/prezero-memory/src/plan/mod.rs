@@ -108,7 +108,7 @@ impl Backing {
 pub enum Origin {
     /// New from the kernel, which clears every page at its first fault.
     Fresh,
-    /// Recycled and scrubbed: a segment of a pool that was cleared and not used since.
+    /// Recycled and scrubbed: a segment of a [`crate::pool`] that was cleared and not used since.
     Clean,
     /// Unknown: a guest, or anybody else, may have written to it. It has to be cleared.
     Dirty,

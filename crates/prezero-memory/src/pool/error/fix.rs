@@ -1,0 +1,121 @@
+//! What kind of error it is, and what to type.
+
+use super::super::problem::{Problem, ProblemKind};
+use super::PoolError;
+use crate::class::Class;
+use crate::plan::Shortage;
+use crate::size::ByteSize;
+
+impl PoolError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Missing(_)
+            | Self::NotHugetlbfs { .. }
+            | Self::PageSize { .. }
+            | Self::NotWholeSegments { .. }
+            | Self::Fewer { .. } => Class::Usage,
+            Self::Untrusted(_) => Class::Host,
+            Self::Node(error) => error.class(),
+            Self::Short(_) | Self::Limit(_) | Self::NoSegment { .. } | Self::Busy { .. } => {
+                Class::Shortage
+            }
+            Self::Start(error) => error.class(),
+            Self::Populate(error) => error.class(),
+            Self::Clear(error) => error.class(),
+            Self::Map { source, .. } | Self::Io { source, .. } => match source.raw_os_error() {
+                Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOSPC) => Class::Shortage,
+                Some(libc::ENOTDIR | libc::ELOOP) => Class::Usage,
+                Some(
+                    libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EROFS | libc::EOPNOTSUPP,
+                ) => Class::Host,
+                _ => Class::Internal,
+            },
+        }
+    }
+
+    /// What to type.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        let size = |bytes: u64| ByteSize(bytes).to_spec();
+        Some(match self {
+            Self::Missing(path) => format!("prezero pool create {} --size 16G", path.display()),
+            Self::NotHugetlbfs { mounts, .. } => match mounts.first() {
+                Some(mount) => mount.join("prezero").display().to_string(),
+                None => {
+                    "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages"
+                        .to_owned()
+                }
+            },
+            Self::PageSize { page, .. } => {
+                format!(
+                    "--page {}, or a directory on a mount of the other size",
+                    size(page.bytes())
+                )
+            }
+            Self::Untrusted(problem) => return fix_of(problem),
+            Self::NotWholeSegments { bytes, segment } => {
+                let segment = segment.bytes().max(1);
+                let below = bytes - bytes % segment;
+                let above = size(below.saturating_add(segment));
+                match below {
+                    0 => format!("--size {above}"),
+                    _ => format!("--size {} or {above}", size(below)),
+                }
+            }
+            Self::Fewer {
+                pool, there, asked, ..
+            } => format!(
+                "prezero pool drain {} --size {}",
+                pool.display(),
+                size(there.saturating_sub(*asked))
+            ),
+            Self::Node(error) => return error.fix(),
+            Self::Short(short) => {
+                let fixes: Vec<String> = short.iter().map(Shortage::fix).collect();
+                fixes.join("; ")
+            }
+            Self::Limit(hit) => hit.fix(),
+            Self::NoSegment {
+                pool, bytes, node, ..
+            } => format!(
+                "prezero pool create {} --size {} --segment {}{}",
+                pool.display(),
+                size(*bytes),
+                size(*bytes),
+                node.map_or(String::new(), |node| format!(" --node {node}"))
+            ),
+            Self::Busy {
+                pool,
+                bytes,
+                segments,
+                ..
+            } => format!(
+                "prezero pool create {} --size {} --segment {}",
+                pool.display(),
+                size(bytes.saturating_mul(segments + 1)),
+                size(*bytes)
+            ),
+            Self::Start(error) => return error.fix(),
+            Self::Populate(error) => return error.fix(),
+            Self::Clear(error) => return error.fix(),
+            Self::Map { source, .. } | Self::Io { source, .. } => match source.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE) => "ulimit -n 4096".to_owned(),
+                Some(libc::ENOMEM) => "ulimit -v unlimited".to_owned(),
+                _ => return None,
+            },
+        })
+    }
+}
+
+fn fix_of(problem: &Problem) -> Option<String> {
+    let path = problem.path.display();
+    match problem.kind {
+        ProblemKind::Open { .. } => Some(format!("chmod 700 {path}")),
+        ProblemKind::Owner { user, .. } => {
+            Some(format!("sudo chown {user} {path}, or another directory"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! Taking segments: which are locked, in which order.
+
+use std::cmp::Reverse;
+use std::thread;
+use std::time::Duration;
+
+use super::Pool;
+use super::error::PoolError;
+use super::holders::{Search, locked_files};
+use super::lease::Lease;
+use super::lock::{Locked, NotLocked};
+use super::name::State;
+use super::problem::Problem;
+use super::scan::Listed;
+
+/// After this, segments that were in use are tried once more.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// Which segments are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakeRequest {
+    /// The node they are to be on; any node if `None`.
+    pub node: Option<u32>,
+    /// How many bytes at most, in whole segments.
+    pub max_bytes: u64,
+    /// The length each has to have, in bytes; any length if `None`.
+    pub exact: Option<u64>,
+}
+
+/// What could be locked.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Clean segments first, then dirty ones, the largest first of each.
+    pub locked: Vec<Locked>,
+    /// Segments that would have been taken but are in use.
+    pub busy: u64,
+    /// What is in the directories and was left alone.
+    pub problems: Vec<Problem>,
+}
+
+impl Found {
+    /// Bytes of all that is locked.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.locked.iter().map(|locked| locked.len().bytes()).sum()
+    }
+}
+
+impl Pool {
+    /// Locks free segments: clean ones first, then dirty ones, the largest first, each only if it fits into
+    /// what is left of the bytes wanted. What is short is simply not there: the caller fills up with fresh
+    /// pages. Nobody is waited for, and nothing is changed until [`Locked::lease`].
+    ///
+    /// # Errors
+    ///
+    /// If the directories cannot be read.
+    pub fn lock(&self, request: &TakeRequest) -> Result<Found, PoolError> {
+        let scan = self.scan()?;
+        let mut found = Found {
+            problems: scan.problems,
+            ..Found::default()
+        };
+        let mut busy = self.try_each(wanted(scan.segments, request), request, &mut found);
+        if !busy.is_empty() {
+            // Not all of them are leased: a process that forks keeps what it has just released until its
+            // child calls execve(2), and others try what we are trying.
+            thread::sleep(AGAIN);
+            busy = self.try_each(busy, request, &mut found);
+            let order = |locked: &Locked| (locked.name().state, Reverse(locked.len().bytes()));
+            found.locked.sort_by_key(order);
+        }
+        found.busy = busy.len() as u64;
+        Ok(found)
+    }
+
+    /// Locks what fits into what is left of the bytes wanted, and returns what would have but is in use.
+    fn try_each(
+        &self,
+        wanted: Vec<Listed>,
+        request: &TakeRequest,
+        found: &mut Found,
+    ) -> Vec<Listed> {
+        let mut left = request.max_bytes.saturating_sub(found.bytes());
+        let mut busy = Vec::new();
+        for listed in wanted {
+            if listed.name.bytes > left {
+                continue;
+            }
+            match self.lock_segment(&listed) {
+                Ok(locked) => {
+                    left -= locked.len().bytes();
+                    found.locked.push(locked);
+                }
+                Err(NotLocked::Busy) => busy.push(listed),
+                // Taken and renamed by somebody else.
+                Err(NotLocked::Gone) => {}
+                Err(NotLocked::Problem(problem)) => found.problems.push(problem),
+            }
+        }
+        // Those that no longer fit would not have been taken.
+        busy.retain(|listed| listed.name.bytes <= left);
+        busy
+    }
+
+    /// [`Pool::lock`], all of it leased.
+    ///
+    /// # Errors
+    ///
+    /// If the directories cannot be read, or a segment cannot be renamed; those leased by then are
+    /// released, and dirty.
+    pub fn take(&self, request: &TakeRequest) -> Result<Vec<Lease>, PoolError> {
+        let found = self.lock(request)?;
+        found.locked.into_iter().map(Locked::lease).collect()
+    }
+
+    /// One segment of exactly `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::NoSegment`] with the lengths there are, or [`PoolError::Busy`] with those who have them.
+    pub fn take_one(&self, bytes: u64, node: Option<u32>) -> Result<Lease, PoolError> {
+        let request = TakeRequest {
+            node,
+            max_bytes: bytes,
+            exact: Some(bytes),
+        };
+        match self.lock(&request)?.locked.pop() {
+            Some(locked) => locked.lease(),
+            None => Err(self.none_free(&request)?),
+        }
+    }
+
+    /// Why nothing of the kind is free.
+    fn none_free(&self, request: &TakeRequest) -> Result<PoolError, PoolError> {
+        let segments = self.scan()?.segments;
+        let bytes = request.exact.unwrap_or(request.max_bytes);
+        let on_node = |listed: &&Listed| request.node.is_none_or(|node| listed.dir.node == node);
+        let usable = |listed: &&Listed| listed.name.state != State::Retired && on_node(listed);
+        let mut sizes: Vec<u64> = segments
+            .iter()
+            .filter(usable)
+            .map(|l| l.name.bytes)
+            .collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let alike = segments
+            .iter()
+            .filter(usable)
+            .filter(|listed| listed.name.bytes == bytes);
+        let files: Vec<_> = alike.map(|l| (self.owned.device, l.inode)).collect();
+        if files.is_empty() {
+            return Ok(PoolError::NoSegment {
+                pool: self.path.clone(),
+                bytes,
+                node: request.node,
+                sizes,
+            });
+        }
+        let mut search = Search::new(files.iter().copied(), None);
+        search.run();
+        let mut holders: Vec<_> = files
+            .iter()
+            .flat_map(|file| search.holders(*file))
+            .cloned()
+            .collect();
+        holders.sort();
+        holders.dedup();
+        Ok(PoolError::Busy {
+            pool: self.path.clone(),
+            bytes,
+            segments: files.len() as u64,
+            holders,
+        })
+    }
+
+    /// The files of the pool that are locked, as far as /proc/locks shows it: not worth opening.
+    pub(super) fn locked_inodes(&self) -> Vec<u64> {
+        let here = locked_files().into_iter();
+        here.filter(|(device, _)| *device == self.owned.device)
+            .map(|(_, inode)| inode)
+            .collect()
+    }
+}
+
+/// The segments that a request would take, in the order of taking.
+fn wanted(segments: Vec<Listed>, request: &TakeRequest) -> Vec<Listed> {
+    let mut wanted = segments;
+    wanted.retain(|listed| {
+        listed.name.state.origin().is_some()
+            && request.node.is_none_or(|node| listed.dir.node == node)
+            && request.exact.is_none_or(|bytes| listed.name.bytes == bytes)
+    });
+    let order = |listed: &Listed| (listed.name.state, Reverse(listed.name.bytes));
+    wanted.sort_by_key(order);
+    wanted
+}
