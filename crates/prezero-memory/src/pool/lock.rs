@@ -1,7 +1,7 @@
 //! Locking a segment: the steps that everything done to a segment begins with.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -132,6 +132,15 @@ impl Locked {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path.join(self.name.to_string())
+    }
+
+    pub(super) fn dir(&self) -> &Arc<NodeDir> {
+        &self.dir
+    }
+
+    /// For the pool's own work on it: everybody else has it from a lease.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub(super) fn into_file(self) -> OwnedFd {

@@ -4,11 +4,17 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::sys::map_shared;
+use crate::clear::{ClearError, ClearReport, ClearRequest, clear};
+use crate::control::Control;
 use crate::mapping::MapStep;
 use crate::plan::Origin;
 use crate::size::PageBytes;
 use crate::sys::{self, Advice};
 use crate::work::Target;
+use crate::workers::Workers;
+
+/// Faults in the pages of a range, or says why it cannot: madvise(2), `MADV_POPULATE_WRITE`.
+pub(super) type Touch = fn(u64, u64) -> io::Result<()>;
 
 /// Addresses asked for in one move_pages(2) call.
 const BATCH: u64 = 4096;
@@ -28,6 +34,14 @@ pub(super) struct Elsewhere {
     pub(super) offset: u64,
     /// The node it is on.
     pub(super) found: u32,
+}
+
+/// A page that cannot be used.
+#[derive(Debug)]
+pub(super) struct BadPage {
+    /// Its offset in bytes.
+    pub(super) offset: u64,
+    pub(super) source: io::Error,
 }
 
 impl Mapped {
@@ -90,6 +104,26 @@ impl Mapped {
         }
         Ok(None)
     }
+
+    /// Sees that every page is there and can be written to.
+    pub(super) fn touched(self, touch: Touch) -> Result<Resident, BadPage> {
+        let Err(source) = touch(self.addr, self.len.bytes()) else {
+            return Ok(Resident(self));
+        };
+        // Which page it is, and whether it still fails: a signal may have interrupted the whole.
+        let page = self.len.page_size().bytes();
+        let step = usize::try_from(page).unwrap_or(usize::MAX);
+        let mut offsets = (0..self.len.bytes()).step_by(step);
+        let refused = offsets.find_map(|offset| {
+            let source = touch(self.addr + offset, page).err()?;
+            Some(BadPage { offset, source })
+        });
+        match (refused, source.kind()) {
+            (Some(bad), _) => Err(bad),
+            (None, io::ErrorKind::Interrupted) => Ok(Resident(self)),
+            (None, _) => Err(BadPage { offset: 0, source }),
+        }
+    }
 }
 
 impl Drop for Mapped {
@@ -98,4 +132,66 @@ impl Drop for Mapped {
         let unmapped = unsafe { sys::unmap(self.addr, self.len.bytes()) };
         debug_assert!(unmapped.is_ok(), "munmap of {}: {unmapped:?}", self.len);
     }
+}
+
+/// A locked segment of which every page is mapped and present.
+#[derive(Debug)]
+pub(super) struct Resident(Mapped);
+
+impl Resident {
+    pub(super) fn elsewhere(&self) -> io::Result<Option<Elsewhere>> {
+        self.0.elsewhere()
+    }
+
+    /// All of it, in pieces of at most `most` bytes, or a page.
+    pub(super) fn pieces(&self, most: u64) -> impl Iterator<Item = Piece<'_>> {
+        let page = self.0.len.page_size();
+        let piece = page.round_down(most).max(page.bytes());
+        let pieces = self.0.len.bytes().div_ceil(piece);
+        (0..pieces).filter_map(move |n| {
+            let len = piece.min(self.0.len.bytes() - n * piece);
+            Some(Piece {
+                of: self,
+                offset: n * piece,
+                len: PageBytes::new(len, page)?,
+            })
+        })
+    }
+}
+
+/// A part of a segment that is to be cleared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'a> {
+    of: &'a Resident,
+    offset: u64,
+    len: PageBytes,
+}
+
+impl Piece<'_> {
+    pub(super) fn bytes(&self) -> u64 {
+        self.len.bytes()
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            addr: self.of.0.addr + self.offset,
+            len: self.len,
+            node: self.of.0.node,
+            origin: Origin::Dirty,
+        }
+    }
+}
+
+/// Clears pieces of segments on the workers of their nodes, and returns when every byte is zero and
+/// visible to every thread.
+pub(super) fn clear_pieces(
+    workers: &Workers,
+    pieces: &[Piece<'_>],
+    request: &ClearRequest,
+    control: &Control<'_>,
+) -> Result<ClearReport, ClearError> {
+    let targets: Vec<Target> = pieces.iter().map(Piece::target).collect();
+    // SAFETY: a resident segment is mapped writable and populated for as long as it is borrowed here, and
+    // locked: nobody who keeps to the pool's protocol has it open or mapped.
+    unsafe { clear(workers, &targets, request, control) }
 }

@@ -48,9 +48,10 @@
 //! # What it cannot see
 //!
 //! Pages that are pinned without a descriptor or a mapping: by io_uring's registered buffers, vmsplice(2)
-//! or VFIO. Whoever holds such a pin can read and write the next owner's memory. Guests are not trusted;
-//! the VMM processes of the pool's user are trusted to leave no pins behind, or else every page is
-//! to be given back to the kernel in between.
+//! or VFIO. Whoever holds such a pin can read and write the next owner's memory. And who opens a path of
+//! the pool without a lease, and closes it again between two proofs. Guests are not trusted; the processes
+//! of the pool's user are trusted to do neither, or else the pool is scrubbed with
+//! [`ScrubRequest::exchange`] only, which gives every page back to the kernel.
 //!
 //! A pool's pages stay charged to the hugetlb cgroup of the process that created them.
 
@@ -67,11 +68,14 @@ mod name;
 mod problem;
 mod publish;
 mod scan;
+mod scrub;
 mod share;
 mod stages;
 mod status;
 mod sys;
 mod take;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -88,6 +92,7 @@ pub use self::lock::Locked;
 pub use self::name::{NotASegment, SegmentName, State};
 use self::problem::Owned;
 pub use self::problem::{Problem, ProblemKind};
+pub use self::scrub::{Left, NotScrubbed, ScrubReport, ScrubRequest};
 pub use self::status::{Segment, Status, Total, Use};
 pub use self::take::{Found, TakeRequest};
 
@@ -99,6 +104,8 @@ pub struct Pool {
     dir: OwnedFd,
     owned: Owned,
     proof: Proof,
+    /// Faults pages in, and says which cannot be; replaced where poison is to be tested.
+    touch: mapped::Touch,
 }
 
 impl Pool {
@@ -123,6 +130,7 @@ impl Pool {
             dir,
             owned,
             proof,
+            touch: crate::sys::populate_write,
         })
     }
 

@@ -59,3 +59,34 @@ pub(super) fn map_shared(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     }
     Ok(addr.expose_provenance() as u64)
 }
+
+/// sched_setscheduler(2), `SCHED_IDLE`: the calling thread runs only where nothing else wants the CPU.
+/// Anybody may do this to a thread of his own. By its number: musl's function always refuses.
+pub(super) fn run_this_thread_when_idle() -> io::Result<()> {
+    let priority: i32 = 0;
+    let (call, policy) = (libc::SYS_sched_setscheduler, libc::SCHED_IDLE);
+    // SAFETY: the kernel's struct sched_param is one int, which is live.
+    match unsafe { libc::syscall(call, 0, policy, &raw const priority) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_thread_leaves_the_others_as_they_are() {
+        // SAFETY: no memory operand.
+        let policy = || unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+        let before = policy();
+        std::thread::spawn(move || {
+            run_this_thread_when_idle().unwrap();
+            assert_eq!(policy(), libc::SCHED_IDLE.into());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(policy(), before);
+    }
+}

@@ -1,0 +1,37 @@
+//! How segments are to be scrubbed.
+
+use prezero_clear::{Method, Stores};
+
+use crate::clear::{ClearRequest, MethodChoice};
+
+/// How free dirty segments become clean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubRequest {
+    /// Threads in all; one per CPU of the nodes if `None`.
+    pub threads: Option<usize>,
+    /// Bytes a second at most, all threads together.
+    pub rate: Option<u64>,
+    /// Fresh pages instead of clearing: slower, and immune to what no check sees, a page that somebody
+    /// still has pinned. See [`crate::pool::Pool::scrub`].
+    pub exchange: bool,
+    /// With which method. Measured, under a rate, is the first uncached one: how fast it is then does not
+    /// matter, and the guests' caches do.
+    pub choice: MethodChoice,
+}
+
+impl ScrubRequest {
+    pub(super) fn clearing(&self) -> ClearRequest {
+        ClearRequest {
+            choice: match (&self.choice, self.rate) {
+                (MethodChoice::Measured, Some(_)) => first_uncached(),
+                (choice, _) => choice.clone(),
+            },
+            ..ClearRequest::default()
+        }
+    }
+}
+
+fn first_uncached() -> MethodChoice {
+    let uncached = Method::available().find(|method| method.stores() == Stores::Uncached);
+    MethodChoice::Fixed(uncached.unwrap_or_else(Method::cached))
+}

@@ -1,0 +1,111 @@
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prezero_host::{Host, PageSize};
+use prezero_testkit::{Hugepages, PrivateMount};
+
+use super::*;
+use crate::control::Control;
+use crate::size::PageBytes;
+
+const PAGE: u64 = 2 << 20;
+const SEGMENT: u64 = 2 * PAGE;
+
+/// Fails with `errno` for the second page of whatever it is called for first.
+fn second_page<const ERRNO: i32>(addr: u64, len: u64) -> io::Result<()> {
+    static START: AtomicU64 = AtomicU64::new(0);
+    if len > PAGE {
+        START.store(addr, Ordering::Relaxed);
+    }
+    match len > PAGE || addr == START.load(Ordering::Relaxed) + PAGE {
+        true => Err(io::Error::from_raw_os_error(ERRNO)),
+        false => crate::sys::populate_write(addr, len),
+    }
+}
+
+/// What scrubbing says of a segment with a bad page, and the pool.
+fn scrubbed_with(touch: mapped::Touch, test: impl FnOnce(&Pool, ScrubReport)) {
+    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let request = PoolRequest {
+        bytes: SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: Vec::new(),
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    let all = TakeRequest {
+        max_bytes: u64::MAX,
+        ..TakeRequest::default()
+    };
+    drop(pool.take(&all).unwrap());
+    *DIR.lock().unwrap() = Some(dir.clone());
+    pool.touch = touch;
+    let report = pool
+        .scrub(&host, &ScrubRequest::default(), &control)
+        .unwrap();
+    assert_eq!((report.segments, report.left.len()), (0, 1), "{report:?}");
+    test(&pool, report);
+}
+
+#[test]
+fn a_poisoned_page_retires_its_segment() {
+    scrubbed_with(second_page::<{ libc::EHWPOISON }>, |pool, report| {
+        let left = &report.left[0];
+        assert_eq!(left.left, Left::Poisoned { offset: PAGE });
+        let status = pool.status().unwrap();
+        assert_eq!(status.segments[0].name.state, State::Retired);
+        assert_eq!(status.segments[0].path, left.path);
+        let text = left.to_string();
+        let said = format!(
+            "is retired: the page at offset {PAGE:#x} on node {} has a hardware error",
+            left.node
+        );
+        assert!(text.contains(&said), "{text}");
+    });
+}
+
+#[test]
+fn a_page_that_cannot_be_touched_leaves_its_segment_dirty() {
+    scrubbed_with(second_page::<{ libc::EFAULT }>, |pool, report| {
+        let errno = libc::EFAULT;
+        let offset = PAGE;
+        assert_eq!(report.left[0].left, Left::Untouchable { offset, errno });
+        assert_eq!(pool.status().unwrap().segments[0].name.state, State::Dirty);
+    });
+}
+
+/// Opens the only dirty segment of the pool that [`DIR`] is, as a stranger who comes late.
+fn opened_meanwhile(addr: u64, len: u64) -> io::Result<()> {
+    let dir = DIR.lock().unwrap();
+    let node = std::fs::read_dir(dir.as_ref().unwrap())?.next().unwrap()?;
+    let segment = std::fs::read_dir(node.path())?.next().unwrap()?;
+    *STRANGER.lock().unwrap() = Some(std::fs::File::open(segment.path())?);
+    crate::sys::populate_write(addr, len)
+}
+
+static DIR: Mutex<Option<PathBuf>> = Mutex::new(None);
+static STRANGER: Mutex<Option<std::fs::File>> = Mutex::new(None);
+
+#[test]
+fn a_segment_that_was_opened_while_it_was_cleared_stays_dirty() {
+    let touch = |addr, len| opened_meanwhile(addr, len);
+    scrubbed_with(touch, |pool, report| {
+        assert_eq!(report.left[0].left, Left::Opened);
+        let status = pool.status().unwrap();
+        assert_eq!(status.segments[0].name.state, State::Dirty);
+        assert!(matches!(status.segments[0].usage, Use::Leased { .. }));
+        *STRANGER.lock().unwrap() = None;
+        let all = TakeRequest {
+            max_bytes: u64::MAX,
+            ..TakeRequest::default()
+        };
+        assert_eq!(pool.take(&all).unwrap().len(), 1);
+    });
+}

@@ -1,0 +1,11 @@
+//! A pool of recycled hugepages: what the next guest gets is zero, and nobody gets what somebody has.
+
+mod children;
+mod create;
+mod exclusive;
+mod fixture;
+mod hammer;
+mod killed;
+mod recycle;
+mod scrub;
+mod trust;
