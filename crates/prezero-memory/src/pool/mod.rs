@@ -76,6 +76,7 @@ mod sys;
 mod take;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,7 @@ pub use self::problem::{Problem, ProblemKind};
 pub use self::scrub::{Left, NotScrubbed, ScrubReport, ScrubRequest};
 pub use self::status::{Segment, Status, Total, Use};
 pub use self::take::{Found, TakeRequest};
+pub use self::watch::Watch;
 
 /// A directory of segments on a hugetlbfs mount.
 #[derive(Debug)]

@@ -7,5 +7,6 @@ mod fixture;
 mod hammer;
 mod killed;
 mod recycle;
+mod release;
 mod scrub;
 mod trust;
