@@ -133,7 +133,7 @@ impl Pool {
             if needed > free {
                 // The command that adds pages is the node's own only where there are several.
                 let on = (host.nodes.len() > 1).then_some(*node);
-                short.push(available.short(page, on, needed, free, None));
+                short.push(available.short(page, on, needed, free));
             } else {
                 available.take(page, &[(*node, needed)]);
             }

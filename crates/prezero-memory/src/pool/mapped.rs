@@ -3,11 +3,14 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use prezero_host::IdSet;
+
 use super::sys::map_shared;
 use crate::clear::{ClearError, ClearReport, ClearRequest, clear};
 use crate::control::Control;
 use crate::mapping::MapStep;
 use crate::plan::Origin;
+use crate::policy::{Policy, sys as policy};
 use crate::size::PageBytes;
 use crate::sys::{self, Advice};
 use crate::work::Target;
@@ -56,14 +59,16 @@ impl Mapped {
         let at = |step| move |source| (step, source);
         let map = || map_shared(file, len.bytes());
         let addr = match bound {
-            true => sys::bound_to(node, map).map_err(at(MapStep::Bind))?,
+            true => policy::bound_to(node, map).map_err(at(MapStep::Bind))?,
             false => map(),
         };
         let addr = addr.map_err(at(MapStep::Map))?;
         // From here on drop unmaps it.
         let mapped = Self { addr, len, node };
         if bound {
-            sys::bind(addr, len.bytes(), node).map_err(at(MapStep::Bind))?;
+            let nodes = IdSet::from_iter([node]);
+            policy::keep_to(addr, len.bytes(), Policy::Bind, &nodes, node)
+                .map_err(at(MapStep::Bind))?;
         }
         for advice in [Advice::DontFork, Advice::DontDump] {
             sys::advise(addr, len.bytes(), advice).map_err(at(MapStep::Advise))?;

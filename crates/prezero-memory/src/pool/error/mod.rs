@@ -206,7 +206,7 @@ impl PoolError {
             let free = available.pages_on(page, node);
             if len.pages() > free {
                 let on = (host.nodes.len() > 1).then_some(node);
-                return Self::Short(vec![available.short(page, on, len.pages(), free, None)]);
+                return Self::Short(vec![available.short(page, on, len.pages(), free)]);
             }
             let kinds = [prezero_host::LimitKind::Reservation];
             if let Some(hit) = limits::of_hugepages(&host, page, len.bytes(), &kinds) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::lock::Locked;
 use super::super::name::{SegmentName, State};
 use super::super::problem::Problem;
-use crate::clear::NodeChoice;
+use crate::clear::ChosenMethod;
 use crate::control::StoppedBy;
 use crate::size::ByteSize;
 
@@ -104,7 +104,7 @@ pub struct ScrubReport {
     /// The part of it in which threads cleared or populated.
     pub work_time: Duration,
     /// The methods used, of the last piece on each node; none with `exchange`.
-    pub choices: Vec<NodeChoice>,
+    pub choices: Vec<ChosenMethod>,
     /// Dirty segments in use.
     pub busy: Vec<SegmentName>,
     /// Free dirty segments that are not clean.
