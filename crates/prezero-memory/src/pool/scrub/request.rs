@@ -24,7 +24,7 @@ impl ScrubRequest {
         ClearRequest {
             choice: match (&self.choice, self.rate) {
                 (MethodChoice::Measured, Some(_)) => first_uncached(),
-                (choice, _) => choice.clone(),
+                (choice, _) => *choice,
             },
             ..ClearRequest::default()
         }
