@@ -131,7 +131,7 @@ impl Pool {
     }
 
     /// Why nothing of the kind is free.
-    fn none_free(&self, request: &TakeRequest) -> Result<PoolError, PoolError> {
+    pub(super) fn none_free(&self, request: &TakeRequest) -> Result<PoolError, PoolError> {
         let segments = self.scan()?.segments;
         let bytes = request.exact.unwrap_or(request.max_bytes);
         let on_node = |listed: &&Listed| request.node.is_none_or(|node| listed.dir.node == node);

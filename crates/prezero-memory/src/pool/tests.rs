@@ -109,3 +109,46 @@ fn a_segment_that_was_opened_while_it_was_cleared_stays_dirty() {
         assert_eq!(pool.take(&all).unwrap().len(), 1);
     });
 }
+
+/// Of the first segment that it is called for, a page is poisoned; the next one is sound.
+fn poisoned_once(addr: u64, len: u64) -> io::Result<()> {
+    static WHOLE: AtomicU64 = AtomicU64::new(0);
+    let nth = WHOLE.fetch_add(u64::from(len > PAGE), Ordering::Relaxed);
+    match nth {
+        0 => Err(io::Error::from_raw_os_error(libc::EHWPOISON)),
+        1 if len == PAGE => Err(io::Error::from_raw_os_error(libc::EHWPOISON)),
+        _ => crate::sys::populate_write(addr, len),
+    }
+}
+
+#[test]
+fn a_poisoned_segment_is_retired_and_another_one_leased() {
+    let Some(_pages) = Hugepages::take(PAGE, 4) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let request = PoolRequest {
+        bytes: 2 * SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: Vec::new(),
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    let all = TakeRequest {
+        max_bytes: u64::MAX,
+        ..TakeRequest::default()
+    };
+    drop(pool.take(&all).unwrap());
+    pool.touch = poisoned_once;
+    let scrub = ScrubRequest::default();
+    let (lease, report) = pool
+        .take_one_clean(SEGMENT, None, &host, &scrub, &control)
+        .unwrap();
+    assert_eq!(lease.origin(), crate::Origin::Clean);
+    assert!(matches!(report.left[0].left, Left::Poisoned { .. }));
+    let total = pool.status().unwrap().totals[0];
+    assert_eq!((total.retired, total.leased), (1, 1));
+}

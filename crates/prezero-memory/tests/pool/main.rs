@@ -6,6 +6,7 @@ mod exclusive;
 mod fixture;
 mod hammer;
 mod killed;
+mod on_demand;
 mod recycle;
 mod release;
 mod scrub;

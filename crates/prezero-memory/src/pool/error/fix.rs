@@ -1,6 +1,7 @@
 //! What kind of error it is, and what to type.
 
 use super::super::problem::{Problem, ProblemKind};
+use super::super::scrub::Left;
 use super::PoolError;
 use crate::class::Class;
 use crate::plan::Shortage;
@@ -21,6 +22,10 @@ impl PoolError {
             Self::Short(_) | Self::Limit(_) | Self::NoSegment { .. } | Self::Busy { .. } => {
                 Class::Shortage
             }
+            Self::NotCleaned(left) => match left.left {
+                Left::Untouchable { .. } | Left::Refused { .. } => Class::Internal,
+                _ => Class::Shortage,
+            },
             Self::Start(error) => error.class(),
             Self::Populate(error) => error.class(),
             Self::Clear(error) => error.class(),
@@ -97,6 +102,11 @@ impl PoolError {
                 size(bytes.saturating_mul(segments + 1)),
                 size(*bytes)
             ),
+            Self::NotCleaned(left) => {
+                // DIR/node0/SEGMENT
+                let pool = left.path.ancestors().nth(2)?.display().to_string();
+                format!("prezero pool status {pool}")
+            }
             Self::Start(error) => return error.fix(),
             Self::Populate(error) => return error.fix(),
             Self::Clear(error) => return error.fix(),

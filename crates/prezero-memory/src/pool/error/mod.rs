@@ -9,6 +9,7 @@ use prezero_host::{Host, PageSize};
 
 use super::holders::Holder;
 use super::problem::Problem;
+use super::scrub::NotScrubbed;
 use crate::clear::ClearError;
 use crate::limits::{self, LimitHit, LimitKind};
 use crate::mapping::MapStep;
@@ -98,6 +99,9 @@ pub enum PoolError {
         /// Who has them, as far as /proc shows it.
         holders: Vec<Holder>,
     },
+    /// A segment that was to be cleared for a lease, and is not clean.
+    #[error("{0}")]
+    NotCleaned(NotScrubbed),
     /// Threads could not be made.
     #[error(transparent)]
     Start(#[from] StartError),

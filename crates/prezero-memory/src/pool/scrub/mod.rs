@@ -1,6 +1,7 @@
 //! Clearing free dirty segments, off the critical path.
 
 mod exchange;
+mod on_demand;
 mod rate;
 mod report;
 mod request;
@@ -63,12 +64,24 @@ impl Pool {
             is_dirty && !leased
         });
         if !dirty.is_empty() {
-            let mut pass = Pass::new(self, host, request, &dirty)?;
+            let work = dirty
+                .iter()
+                .map(|listed| (listed.dir.node, listed.name.bytes));
+            let mut pass = Pass::new(self, host, request, work, Priority::Idle)?;
             pass.run(dirty, control, &mut report)?;
         }
         report.time = start.elapsed();
         Ok(report)
     }
+}
+
+/// When workers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Priority {
+    /// Only where nothing else wants the CPU.
+    Idle,
+    /// As this process does: somebody is waiting for it.
+    Ordinary,
 }
 
 /// One pass over the dirty segments.
@@ -87,11 +100,12 @@ impl<'a> Pass<'a> {
         pool: &'a Pool,
         host: &'a Host,
         request: &'a ScrubRequest,
-        dirty: &[Listed],
+        segments: impl IntoIterator<Item = (u32, u64)>,
+        priority: Priority,
     ) -> Result<Self, PoolError> {
         let mut work: BTreeMap<u32, u64> = BTreeMap::new();
-        for listed in dirty {
-            *work.entry(listed.dir.node).or_default() += listed.name.bytes;
+        for (node, bytes) in segments {
+            *work.entry(node).or_default() += bytes;
         }
         let work = work.into_iter().map(|(node, bytes)| NodeWork {
             node,
@@ -102,8 +116,10 @@ impl<'a> Pass<'a> {
         let plan = plan_workers(host, &work, request.threads, None);
         let workers = Workers::start_with(&plan, &|builder: Builder, body: ThreadBody| {
             builder.spawn(move || {
-                // Refused, it costs the guests some CPU time, and nothing else.
-                let _ = run_this_thread_when_idle();
+                if priority == Priority::Idle {
+                    // Refused, it costs the guests some CPU time, and nothing else.
+                    let _ = run_this_thread_when_idle();
+                }
                 body();
             })
         })?;
@@ -144,7 +160,8 @@ impl<'a> Pass<'a> {
                 true => round
                     .into_iter()
                     .try_for_each(|old| self.exchange(old, control, report)),
-                false => self.clear(round, control, report),
+                // Unlocked at once.
+                false => self.clear(round, control, report).map(drop),
             };
             match done {
                 Err(error) if stopped_by(&error).is_some() => report.stopped = stopped_by(&error),
@@ -170,12 +187,13 @@ impl<'a> Pass<'a> {
         None
     }
 
+    /// Returns those that are clean by now, still locked.
     fn clear(
         &mut self,
         round: Vec<Locked>,
         control: &Control<'_>,
         report: &mut ScrubReport,
-    ) -> Result<(), PoolError> {
+    ) -> Result<Vec<Locked>, PoolError> {
         let mut ready: Vec<(Locked, Resident)> = Vec::new();
         for locked in round {
             match self.resident(&locked) {
@@ -187,17 +205,18 @@ impl<'a> Pass<'a> {
             }
         }
         self.clear_all(&ready, control, report)?;
+        let mut clean = Vec::new();
         for (locked, resident) in ready {
-            let bytes = locked.len().bytes();
             match finish(locked, resident) {
-                Ok(()) => {
+                Ok(locked) => {
                     report.segments += 1;
-                    report.bytes += bytes;
+                    report.bytes += locked.len().bytes();
+                    clean.push(locked);
                 }
                 Err((locked, left)) => report.leave(locked, left),
             }
         }
-        Ok(())
+        Ok(clean)
     }
 
     /// Maps a segment and sees that all of its pages can be written to.
@@ -265,7 +284,7 @@ impl<'a> Pass<'a> {
 }
 
 /// Names a cleared segment clean, if nothing speaks against it.
-fn finish(mut locked: Locked, resident: Resident) -> Result<(), (Locked, Left)> {
+fn finish(mut locked: Locked, resident: Resident) -> Result<Locked, (Locked, Left)> {
     // Where asking is refused, nothing says that they are elsewhere.
     let elsewhere = resident.elsewhere().ok().flatten();
     drop(resident);
@@ -278,7 +297,7 @@ fn finish(mut locked: Locked, resident: Resident) -> Result<(), (Locked, Left)> 
         return Err((locked, Left::Opened));
     }
     match locked.set_state(State::Clean) {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(locked),
         Err(source) => Err((locked, refused(&source))),
     }
 }
