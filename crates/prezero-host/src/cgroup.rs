@@ -7,11 +7,13 @@ use crate::mountinfo::{Mount, unescape};
 use crate::pseudonyms::Pseudonyms;
 use crate::root::Root;
 
+mod charges;
 mod cpuset;
 mod limits;
 mod quota;
 mod throttling;
 
+pub use charges::HugetlbCharge;
 pub use cpuset::Cpuset;
 pub use limits::{HugetlbLimit, LimitKind, MemoryLimit};
 pub use quota::CpuQuota;

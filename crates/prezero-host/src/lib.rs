@@ -36,7 +36,7 @@ mod root;
 mod thp;
 
 pub use cgroup::{
-    CpuQuota, CpuThrottling, Cpuset, HugetlbLimit, LimitKind, MemoryLimit, Throttled,
+    CpuQuota, CpuThrottling, Cpuset, HugetlbCharge, HugetlbLimit, LimitKind, MemoryLimit, Throttled,
 };
 pub use cpu::Cpu;
 pub use host::Host;

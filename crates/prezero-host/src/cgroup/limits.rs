@@ -152,7 +152,7 @@ fn limit_in_bytes(text: &str) -> Option<Option<u64>> {
 }
 
 /// `64KB`, `2MB`, `16GB`: `mem_fmt` in the kernel's `mm/hugetlb_cgroup.c`.
-fn size_in_names(page_size: PageSize) -> String {
+pub(super) fn size_in_names(page_size: PageSize) -> String {
     let bytes = page_size.bytes();
     match page_size.shift() {
         ..20 => format!("{}KB", bytes >> 10),
