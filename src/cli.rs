@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod pool;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::{ClearExtents, Prealloc};
 
 pub(crate) use self::bench::{Bench, BenchArgs, BenchClearArgs};
+pub(crate) use self::pool::{
+    PoolArgs, PoolCommand, PoolCreateArgs, PoolDestroyArgs, PoolDrainArgs, PoolScrubArgs,
+    PoolStatusArgs,
+};
 
 /// Builds the RAM of a KVM virtual machine on hugepages, zero by construction, before KVM sees it.
 #[derive(Debug, Parser)]
@@ -28,6 +33,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measure how fast this host does it.
     Bench(BenchArgs),
+    /// Keep hugepages from guest to guest: make, show, clean and give back segments.
+    Pool(PoolArgs),
 }
 
 const MEMORY_HELP: &str = "\

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use prezero_memory::pool::PoolError;
 use prezero_memory::{
     Class, ClearError, GrowError, Method, MethodError, PlacementError, PlanError, PopulateError,
     RegisterError, ReserveError, SpecError, StartError,
@@ -83,7 +84,8 @@ classed!(
     ClearError,
     PlacementError,
     KvmError,
-    GuestError
+    GuestError,
+    PoolError
 );
 
 impl From<MethodError> for Failure {

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
             Command::Plan(args) => commands::plan::main(&args),
             Command::Doctor(args) => commands::doctor::main(&args),
             Command::Bench(args) => commands::bench::main(&args),
+            Command::Pool(args) => commands::pool::main(&args),
         },
         Err(error) => output::usage(&error),
     }

@@ -5,6 +5,7 @@ mod calibration;
 pub(crate) mod csv;
 pub(crate) mod doctor;
 mod figures;
+pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod text;
 
@@ -19,6 +20,8 @@ use crate::report::bench_clear::ClearReport;
 use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
+use crate::report::pool::{CreateReport, StatusReport};
+use crate::report::pool_scrub::ScrubReport;
 use crate::report::run::Report;
 
 /// One line on stderr. Nothing can be told to anybody if stderr is gone.
@@ -51,6 +54,21 @@ pub(crate) fn finish(
     ExitCode::from(code)
 }
 
+/// Prints the error of a command that has printed its result, if it had any, and chooses the exit code.
+pub(crate) fn done(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failed(&failure, exit_code(failure.class)),
+    }
+}
+
+/// Prints an error and ends with `code`.
+pub(crate) fn failed(failure: &Failure, code: u8) -> ExitCode {
+    // Nothing can be told to anybody if stderr is gone.
+    let _ = print_failure(&mut io::stderr().lock(), failure);
+    ExitCode::from(code)
+}
+
 /// A command line that clap refused, or a request for help.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -64,11 +82,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .first()
         .and_then(|arg| arg.to_str())
         .unwrap_or_default();
-    let bench = (command == "bench").then(|| args.get(1).and_then(|arg| arg.to_str()));
-    let clear = bench == Some(Some("clear"));
-    let help = match command {
-        "bench" if clear => "prezero bench clear --help".to_owned(),
-        "run" | "plan" | "doctor" | "bench" => format!("prezero {command} --help"),
+    let sub = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
+    let help = match (command, sub) {
+        ("bench", "clear") | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
+            format!("prezero {command} {sub} --help")
+        }
+        ("run" | "plan" | "doctor" | "bench" | "pool", _) => {
+            format!("prezero {command} --help")
+        }
         _ => "prezero --help".to_owned(),
     };
     let _ = error.print();
@@ -81,33 +102,54 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         };
         let facts = Some(ErrorFacts::from(&failure));
         let mut stdout = io::stdout().lock();
-        let _ = match command {
-            "run" => print_json(
+        let _ = match (command, sub) {
+            ("run", _) => print_json(
                 &mut stdout,
                 &Report {
                     error: facts,
                     ..Report::new()
                 },
             ),
-            "plan" => print_json(
+            ("plan", _) => print_json(
                 &mut stdout,
                 &PlanReport {
                     error: facts,
                     ..PlanReport::new()
                 },
             ),
-            "bench" if clear => print_json(
+            ("bench", "clear") => print_json(
                 &mut stdout,
                 &ClearReport {
                     error: facts,
                     ..ClearReport::new()
                 },
             ),
-            "doctor" => print_json(
+            ("doctor", _) => print_json(
                 &mut stdout,
                 &DoctorReport {
                     error: facts,
                     ..DoctorReport::new()
+                },
+            ),
+            ("pool", "create") => print_json(
+                &mut stdout,
+                &CreateReport {
+                    error: facts,
+                    ..CreateReport::new()
+                },
+            ),
+            ("pool", "status") => print_json(
+                &mut stdout,
+                &StatusReport {
+                    error: facts,
+                    ..StatusReport::new()
+                },
+            ),
+            ("pool", "scrub") => print_json(
+                &mut stdout,
+                &ScrubReport {
+                    error: facts,
+                    ..ScrubReport::new()
                 },
             ),
             _ => Ok(()),

@@ -1,8 +1,10 @@
 //! Progress bars on stderr, one per node, where it is a terminal.
 
+use std::cell::OnceCell;
 use std::io::{self, IsTerminal};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use prezero_memory::NodeProgress;
 
 /// Bars for one phase. Without a terminal they cost and show nothing.
 #[derive(Debug)]
@@ -40,6 +42,38 @@ impl Bars {
     pub(crate) fn finish(&self) {
         for bar in &self.0 {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// Bars for work whose nodes and totals are known when it begins.
+#[derive(Debug)]
+pub(crate) struct NodeBars {
+    phase: &'static str,
+    bars: OnceCell<Bars>,
+}
+
+impl NodeBars {
+    pub(crate) fn new(phase: &'static str) -> Self {
+        let bars = OnceCell::new();
+        Self { phase, bars }
+    }
+
+    /// Every call has the same nodes.
+    pub(crate) fn show(&self, nodes: &[NodeProgress]) {
+        let bars = self.bars.get_or_init(|| {
+            let several = nodes.len() > 1;
+            let part = |node: &NodeProgress| (several.then_some(node.node), node.total);
+            Bars::new(self.phase, &nodes.iter().map(part).collect::<Vec<_>>())
+        });
+        for (n, node) in nodes.iter().enumerate() {
+            bars.set(n, node.done);
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some(bars) = self.bars.get() {
+            bars.finish();
         }
     }
 }

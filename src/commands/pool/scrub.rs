@@ -1,0 +1,147 @@
+//! `prezero pool scrub`: free dirty segments become clean.
+
+use std::io;
+use std::process::ExitCode;
+
+use prezero_host::Host;
+use prezero_memory::pool::{Left, NotScrubbed, Pool, ScrubReport as Pass, ScrubRequest};
+use prezero_memory::{ByteSize, Cancel, Class, Control, Method, MethodChoice};
+
+use super::place;
+use crate::cli::PoolScrubArgs;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::progress::NodeBars;
+use crate::report::facts::ErrorFacts;
+use crate::report::pool_scrub::ScrubReport;
+use crate::stop;
+
+/// Runs the command and prints its report.
+pub(super) fn main(args: &PoolScrubArgs) -> ExitCode {
+    let mut report = ScrubReport::new();
+    let result = match stop::on_signals() {
+        Ok(cancel) => run(args, &cancel, &mut report),
+        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
+    };
+    report.error = result.as_ref().err().map(ErrorFacts::from);
+    output::finish(&report, result, args.json, |out| match report.passes {
+        0 => Ok(()),
+        _ => output::pool::scrub(out, &report),
+    })
+}
+
+fn run(args: &PoolScrubArgs, cancel: &Cancel, report: &mut ScrubReport) -> Result<(), Failure> {
+    let method = args.method.as_deref().map(Method::named).transpose()?;
+    let request = ScrubRequest {
+        threads: args.threads.map(Into::into),
+        rate: args.rate.map(Into::into),
+        exchange: args.exchange,
+        choice: method.map_or(MethodChoice::Measured, MethodChoice::Fixed),
+    };
+    let (dir, host) = place(args.dir.as_deref())?;
+    report.pool = Some(dir.clone());
+    report.exchange = args.exchange;
+    let pool = Pool::open(&dir)?;
+    match args.watch {
+        true => watch(&pool, &host, &request, args.json, cancel, report),
+        false => once(&pool, &host, &request, cancel, report),
+    }
+}
+
+fn once(
+    pool: &Pool,
+    host: &Host,
+    request: &ScrubRequest,
+    cancel: &Cancel,
+    report: &mut ScrubReport,
+) -> Result<(), Failure> {
+    let bars = NodeBars::new("scrub");
+    let progress = |nodes: &[_]| bars.show(nodes);
+    let control = Control {
+        cancel: Some(cancel),
+        progress: Some(&progress),
+        ..Control::default()
+    };
+    let pass = pool.scrub(host, request, &control);
+    bars.finish();
+    let pass = pass?;
+    report.add(&pass);
+    warn(&pass);
+    if pass.stopped.is_some() {
+        let cleaned = ByteSize(pass.bytes);
+        return Err(Failure {
+            class: Class::Stopped,
+            message: format!(
+                "Cancelled with {cleaned} of {} scrubbed; the segment at hand stays dirty",
+                pool.path().display()
+            ),
+            fix: Some(format!("prezero pool scrub {}", pool.path().display())),
+        });
+    }
+    lost(&pass.left)
+}
+
+/// Until a signal comes, which is no failure: it is how a service ends.
+fn watch(
+    pool: &Pool,
+    host: &Host,
+    request: &ScrubRequest,
+    json: bool,
+    cancel: &Cancel,
+    report: &mut ScrubReport,
+) -> Result<(), Failure> {
+    let control = Control {
+        cancel: Some(cancel),
+        ..Control::default()
+    };
+    let mut unwritten = None;
+    let mut each = |pass: &Pass| {
+        report.add(pass);
+        warn(pass);
+        let line = match json {
+            true => output::pool::pass(&mut io::stderr().lock(), pass),
+            false => output::pool::pass(&mut io::stdout().lock(), pass),
+        };
+        if let Err(error) = line {
+            // Nobody reads it any more.
+            unwritten.get_or_insert(error);
+            cancel.cancel();
+        }
+    };
+    pool.scrub_on_release(host, request, &control, &mut each)?;
+    match unwritten {
+        Some(error) => Err(Failure::new(Class::Internal, &error, None)),
+        None => {
+            report.stopped = true;
+            Ok(())
+        }
+    }
+}
+
+fn warn(pass: &Pass) {
+    for left in pass.left.iter().filter(|left| !is_lost(left)) {
+        output::warn(&left.to_string());
+    }
+    for problem in &pass.problems {
+        output::warn(&format!("{problem}: it is left alone"));
+    }
+}
+
+/// A pool that is smaller than before is a failure.
+fn lost(left: &[NotScrubbed]) -> Result<(), Failure> {
+    match left.iter().find(|left| is_lost(left)) {
+        None => Ok(()),
+        Some(lost) => {
+            let pool = lost.path.ancestors().nth(2).unwrap_or(&lost.path);
+            Err(Failure {
+                class: Class::Shortage,
+                message: lost.to_string(),
+                fix: Some(format!("prezero pool status {}", pool.display())),
+            })
+        }
+    }
+}
+
+fn is_lost(left: &NotScrubbed) -> bool {
+    matches!(left.left, Left::Lost { .. })
+}
