@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod exec;
 mod pool;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::{ClearExtents, Prealloc};
 
 pub(crate) use self::bench::{Bench, BenchArgs, BenchClearArgs};
+pub(crate) use self::exec::ExecArgs;
 pub(crate) use self::pool::{
     PoolArgs, PoolCommand, PoolCreateArgs, PoolDestroyArgs, PoolDrainArgs, PoolScrubArgs,
     PoolStatusArgs,
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Keep hugepages from guest to guest: make, show, clean and give back segments.
     Pool(PoolArgs),
+    /// Run another monitor on a segment of the pool.
+    Exec(ExecArgs),
 }
 
 const MEMORY_HELP: &str = "\

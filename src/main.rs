@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             Command::Doctor(args) => commands::doctor::main(&args),
             Command::Bench(args) => commands::bench::main(&args),
             Command::Pool(args) => commands::pool::main(&args),
+            Command::Exec(args) => commands::exec::main(&args),
         },
         Err(error) => output::usage(&error),
     }

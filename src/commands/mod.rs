@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod pool_place;

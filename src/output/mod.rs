@@ -87,7 +87,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         ("bench", "clear") | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
             format!("prezero {command} {sub} --help")
         }
-        ("run" | "plan" | "doctor" | "bench" | "pool", _) => {
+        ("run" | "plan" | "doctor" | "bench" | "pool" | "exec", _) => {
             format!("prezero {command} --help")
         }
         _ => "prezero --help".to_owned(),
