@@ -148,6 +148,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) populate: PopulateArgs,
 
+    /// Take memory from a pool of recycled hugepages as far as it has any: the one at the default place
+    /// (prezero on the hugetlbfs mount of the page size) if there is one, none, or the one in DIR.
+    #[arg(long, value_name = "auto|none|DIR", default_value = "auto")]
+    pub(crate) pool: PathBuf,
+
     /// Add the hugepages that are missing to the kernel's pools (the node's, where one is asked
     /// for), and take them out again afterwards. Needs root.
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `prezero run`: start a machine, report how it went.
 
+mod lease;
 mod machine;
 mod prepare;
 #[cfg(test)]

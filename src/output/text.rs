@@ -129,6 +129,13 @@ fn remark(report: &Report, phase: &Phase) -> String {
                 report.workers.len()
             )
         }
+        ("lease", _) => report.pool.as_ref().map_or(String::new(), |pool| {
+            let (clean, dirty) = (pool.clean_segments, pool.dirty_segments);
+            format!(
+                "   {clean} clean and {dirty} dirty segments of {}",
+                pool.dir
+            )
+        }),
         ("calibrate", _) => {
             let tried = report.clear.iter().map(describe_trials);
             format!("   {}", tried.collect::<Vec<_>>().join("; "))

@@ -133,6 +133,7 @@ impl Region {
         let size = ByteSize(self.len);
         let page = ByteSize(self.page_size);
         let what = match self.backing {
+            "pool" => format!("{page} hugepages (pool, {})", self.origin),
             "thp" => {
                 "ordinary memory, transparent hugepages where the kernel gives them".to_owned()
             }

@@ -30,6 +30,9 @@ pub(crate) struct Report {
     /// counts it.
     pub(crate) throttled_ns: Option<u64>,
     pub(crate) placement: Option<PlacementFacts>,
+    /// The pool that segments were taken from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<PoolUse>,
     /// What `--reserve` added to the kernel's pools for this run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) grown: Vec<GrownPool>,
@@ -57,6 +60,14 @@ pub(crate) struct Worker {
     pub(crate) populated_bytes: u64,
     pub(crate) cleared_bytes: u64,
     pub(crate) cpu_ns: u64,
+}
+
+/// What a run took from a pool.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PoolUse {
+    pub(crate) dir: String,
+    pub(crate) clean_segments: u64,
+    pub(crate) dirty_segments: u64,
 }
 
 /// The method that cleared a node's memory, and why it was chosen.
@@ -153,6 +164,7 @@ impl Report {
             clear: Vec::new(),
             throttled_ns: None,
             placement: None,
+            pool: None,
             grown: Vec::new(),
             creation_ns: None,
             first_instruction_ns: None,

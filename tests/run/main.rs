@@ -19,6 +19,7 @@ mod output;
 mod overlap;
 mod path;
 mod policies;
+mod pool;
 mod private_dev;
 mod quota;
 mod refusals;

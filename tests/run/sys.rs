@@ -1,7 +1,10 @@
 //! System calls that the standard library does not wrap.
 
+use std::fs::File;
 use std::io::{self, PipeWriter};
 use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::ptr;
 
 /// `kill(2)`. A process that has not been waited for keeps its id, so that nobody else can be hit.
 pub(crate) fn kill(pid: u32, signal: i32) {
@@ -59,5 +62,27 @@ impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and nothing refers to it.
         unsafe { libc::munmap(self.addr, self.len) };
+    }
+}
+
+/// Writes `byte` to every byte of a file of `len` bytes, through a mapping: hugetlbfs has no write(2).
+pub(crate) fn fill(path: &Path, len: u64, byte: u8) {
+    let file = File::options().read(true).write(true).open(path);
+    let file = file.expect("our own file");
+    let len = usize::try_from(len).expect("64 bits");
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of an open file, filled as far as it is long, and gone before this returns.
+    unsafe {
+        let addr = libc::mmap(
+            ptr::null_mut(),
+            len,
+            access,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
+        assert_ne!(addr, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        ptr::write_bytes(addr.cast::<u8>(), byte, len);
+        assert_eq!(libc::munmap(addr, len), 0);
     }
 }

@@ -77,13 +77,13 @@ impl<R: SlotRegistrar> GuestRam<Registered<R>> {
                 let builder = MmapRegionBuilder::new_with_bitmap(len, bitmap)
                     .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE);
                 let builder = match extent.file() {
-                    Some(fd) => {
+                    Some((fd, offset)) => {
                         let file = File::from(
                             fd.try_clone_to_owned()
                                 .map_err(vm_memory::mmap::MmapRegionError::Mmap)?,
                         );
                         builder
-                            .with_file_offset(FileOffset::new(file, 0))
+                            .with_file_offset(FileOffset::new(file, offset))
                             .with_mmap_flags(libc::MAP_SHARED)
                             .with_hugetlbfs(true)
                     }

@@ -88,14 +88,14 @@ mod register_consumes {}
 /// ```
 /// use prezero_memory::{GuestRam, Reserved, Zeroed};
 /// fn lazy(ram: GuestRam<Reserved>) -> GuestRam<Zeroed> {
-///     ram.unpopulated()
+///     ram.unpopulated().expect("all of it is fresh")
 /// }
 /// ```
 ///
 /// ```compile_fail
 /// use prezero_memory::{GuestRam, Dirty as Reserved, Zeroed};
 /// fn lazy(ram: GuestRam<Reserved>) -> GuestRam<Zeroed> {
-///     ram.unpopulated()
+///     ram.unpopulated().expect("all of it is fresh")
 /// }
 /// ```
 mod unpopulated_needs_reserved_memory {}

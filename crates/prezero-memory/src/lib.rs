@@ -92,7 +92,7 @@ pub use crate::mapping::MapStep;
 pub use crate::placement::{CheckedBy, Placement, PlacementError};
 pub use crate::plan::{
     Backing, ClearExtents, Extent, NodePages, NodeWork, NodesShortage, Origin, Plan, PlanError,
-    PlanWarning, Prealloc, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
+    PlanWarning, Prealloc, Recycled, Request, Shortage, SlotPlan, WorkerPlan, plan, plan_workers,
 };
 pub use crate::policy::{NodeChoice, Policy};
 pub use crate::populate::{PopulateError, PopulateReport, populate};

@@ -16,12 +16,14 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use prezero_host::PageSize;
 
 use crate::plan::{Backing, Extent, SlotPlan};
 use crate::policy::{Policy, sys as policy};
+use crate::pool::Lease;
 use crate::size::ByteSize;
 use crate::sys::{self, Advice, Source};
 
@@ -67,13 +69,31 @@ pub(crate) struct MappedExtent {
     pub(crate) plan: Extent,
     /// Offset from the start of the slot, in bytes.
     pub(crate) offset: u64,
-    file: Option<OwnedFd>,
+    file: Option<Backer>,
+}
+
+/// The file that an extent shows.
+#[derive(Debug)]
+enum Backer {
+    /// Its own, from offset 0 on.
+    Own(OwnedFd),
+    /// A segment of a pool, from an offset on. Nobody else gets it while the lease lives.
+    Leased(Arc<Lease>, u64),
+}
+
+impl Backer {
+    fn view(&self) -> (BorrowedFd<'_>, u64) {
+        match self {
+            Self::Own(file) => (file.as_fd(), 0),
+            Self::Leased(lease, offset) => (lease.file(), *offset),
+        }
+    }
 }
 
 impl MappedExtent {
-    /// The file behind the extent, which starts at offset 0 of it.
-    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(AsFd::as_fd)
+    /// The file behind the extent, and where in it the extent starts.
+    pub(crate) fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        self.file.as_ref().map(Backer::view)
     }
 }
 
@@ -91,7 +111,11 @@ pub(crate) struct SlotMapping {
 }
 
 impl SlotMapping {
-    pub(crate) fn new(slot: &SlotPlan) -> Result<Self, MapFailure> {
+    /// Maps a slot; `segments` are in the order of [`crate::Request::recycled`].
+    pub(crate) fn new(
+        slot: &SlotPlan,
+        segments: &[Option<Arc<Lease>>],
+    ) -> Result<Self, MapFailure> {
         let addr = reserve_congruent(slot).map_err(|source| MapFailure {
             step: MapStep::Addresses,
             extent: None,
@@ -105,7 +129,7 @@ impl SlotMapping {
             known_to_kvm: AtomicBool::new(false),
         };
         for extent in slot.extents() {
-            let mapped = mapping.map_extent(extent, slot);
+            let mapped = mapping.map_extent(extent, slot, segments);
             let file = mapped.map_err(|(step, source)| MapFailure {
                 step,
                 extent: Some(extent.clone()),
@@ -124,29 +148,36 @@ impl SlotMapping {
         &self,
         extent: &Extent,
         slot: &SlotPlan,
-    ) -> Result<Option<OwnedFd>, (MapStep, io::Error)> {
+        segments: &[Option<Arc<Lease>>],
+    ) -> Result<Option<Backer>, (MapStep, io::Error)> {
         let addr = self.addr + (extent.gpa() - slot.gpa());
         let len = extent.len().bytes();
         let at = |step| move |source| (step, source);
         let file = match extent.backing() {
             Backing::Memfd => {
                 let file = sys::hugetlb_memfd(c"prezero-ram", extent.page_size(), len);
-                Some(file.map_err(at(MapStep::File))?)
+                Some(Backer::Own(file.map_err(at(MapStep::File))?))
             }
             Backing::Hugetlbfs => {
                 let dir = slot.dir().unwrap_or(Path::new("/"));
                 let file = sys::hugetlbfs_file(dir, extent.page_size(), len);
-                Some(file.map_err(at(MapStep::File))?)
+                Some(Backer::Own(file.map_err(at(MapStep::File))?))
             }
+            Backing::Pool => Some(leased(extent, segments).map_err(at(MapStep::File))?),
             Backing::Thp | Backing::Base => None,
         };
         let source = match &file {
-            Some(file) => Source::Shared(file.as_fd(), 0),
+            Some(file) => {
+                let (file, offset) = file.view();
+                Source::Shared(file, offset)
+            }
             None => Source::Anonymous,
         };
         // SAFETY: the range lies inside this slot's own reservation and is not used yet.
         let map = || unsafe { sys::map_fixed(addr, len, source) };
-        match extent.policy() {
+        // The pages of a segment are where they are.
+        let wanted = extent.policy().filter(|_| extent.segment().is_none());
+        match wanted {
             // A node that is short is ENOMEM here only while the thread itself is bound.
             Some(Policy::Bind) => policy::bound_to(extent.node(), map)
                 .map_err(at(MapStep::Bind))?
@@ -154,7 +185,7 @@ impl SlotMapping {
             _ => map().map_err(at(MapStep::Map))?,
         }
         // Where nobody asked for a node there is no policy call: containers refuse them.
-        if let Some(wanted) = extent.policy() {
+        if let Some(wanted) = wanted {
             policy::keep_to(addr, len, wanted, extent.nodes(), extent.node())
                 .map_err(at(MapStep::Bind))?;
         }
@@ -213,6 +244,25 @@ impl Drop for SlotMapping {
             "munmap of {}: {unmapped:?}",
             ByteSize(self.len)
         );
+    }
+}
+
+/// The segment of an extent, if it was leased and reaches as far as planned: past the end of its file a
+/// store is a SIGBUS.
+fn leased(extent: &Extent, segments: &[Option<Arc<Lease>>]) -> io::Result<Backer> {
+    let missing = || io::Error::from(io::ErrorKind::NotFound);
+    let (n, offset) = extent.segment().ok_or_else(missing)?;
+    let lease = segments
+        .get(n)
+        .and_then(Option::as_ref)
+        .ok_or_else(missing)?;
+    let end = offset.checked_add(extent.len().bytes());
+    let as_planned = lease.page_size() == extent.page_size()
+        && lease.origin() == extent.origin()
+        && end.is_some_and(|end| end <= lease.len().bytes());
+    match as_planned {
+        true => Ok(Backer::Leased(Arc::clone(lease), offset)),
+        false => Err(missing()),
     }
 }
 

@@ -18,7 +18,8 @@ use crate::error::{Failed, RegisterError, ReserveError};
 use crate::limits::{LimitHit, LimitKind};
 use crate::mapping::{MappedExtent, SlotMapping};
 use crate::placement::{Placement, PlacementError};
-use crate::plan::{Extent, Origin, Plan};
+use crate::plan::{Extent, Origin, Plan, Prealloc};
+use crate::pool::Lease;
 use crate::populate::{PopulateError, PopulateReport, populate};
 use crate::register::{SlotRange, SlotRegistrar};
 use crate::sys;
@@ -110,6 +111,8 @@ pub struct GuestRam<S: State> {
     state: S,
     slots: Vec<Slot>,
     contents: Contents,
+    /// Whether fresh pages are left to the guest's first touch.
+    lazy: bool,
 }
 
 /// What is in the memory before it is cleared.
@@ -218,6 +221,20 @@ impl GuestRam<Reserved> {
     ///
     /// What the kernel refuses, with the numbers behind it; everything mapped by then is unmapped.
     pub fn reserve(plan: &Plan) -> Result<Self, ReserveError> {
+        Self::reserve_with(plan, Vec::new())
+    }
+
+    /// [`GuestRam::reserve`] with segments of pools, in the order of [`crate::Request::recycled`];
+    /// those that the plan does not use may be missing. They are released when the memory is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`GuestRam::reserve`], also for a segment that is not as it was planned.
+    pub fn reserve_with(plan: &Plan, segments: Vec<Option<Lease>>) -> Result<Self, ReserveError> {
+        let segments: Vec<_> = segments
+            .into_iter()
+            .map(|lease| lease.map(Arc::new))
+            .collect();
         // A memfd past RLIMIT_FSIZE is a SIGXFSZ, which no error path survives.
         let (needed, limit) = (plan.largest_file(), sys::file_size_limit());
         if needed > limit {
@@ -231,8 +248,8 @@ impl GuestRam<Reserved> {
         }
         let mut slots = Vec::with_capacity(plan.slots().len());
         for slot in plan.slots() {
-            let mapping =
-                SlotMapping::new(slot).map_err(|failure| ReserveError::new(slot, failure))?;
+            let mapping = SlotMapping::new(slot, &segments)
+                .map_err(|failure| ReserveError::new(slot, failure))?;
             slots.push(Slot {
                 number: slot.slot(),
                 gpa: slot.gpa(),
@@ -243,10 +260,12 @@ impl GuestRam<Reserved> {
             state: Reserved(()),
             slots,
             contents: Contents::Planned,
+            lazy: plan.prealloc() == Prealloc::Off,
         })
     }
 
-    /// Has the workers populate every page.
+    /// Has the workers populate every page; with [`Prealloc::Off`] those of segments of pools only, and
+    /// the kernel clears each fresh page when the guest first touches it.
     ///
     /// # Errors
     ///
@@ -264,10 +283,17 @@ impl GuestRam<Reserved> {
 
     /// Leaves the memory unpopulated: the kernel clears each page when the guest first touches it.
     ///
-    /// Right for fresh extents, and plans have no others.
-    #[must_use]
-    pub fn unpopulated(self) -> GuestRam<Zeroed> {
-        self.into_state(Zeroed(()))
+    /// # Errors
+    ///
+    /// The memory, if not all of it is fresh: segments of pools are to be populated, and cleared.
+    pub fn unpopulated(self) -> Result<GuestRam<Zeroed>, Self> {
+        let fresh = self
+            .extents()
+            .all(|extent| extent.origin() == Origin::Fresh);
+        match fresh {
+            true => Ok(self.into_state(Zeroed(()))),
+            false => Err(self),
+        }
     }
 }
 
@@ -282,7 +308,7 @@ impl GuestRam<Cleared> {
         self,
         control: &Control<'_>,
     ) -> Result<(GuestRam<Zeroed>, Placement), Failed<Self, PlacementError>> {
-        let extents = self.extents();
+        let extents = self.worked_on();
         let extents: Vec<_> = extents
             .map(|extent| (extent.addr(), extent.plan()))
             .collect();
@@ -299,6 +325,7 @@ impl<S: State> GuestRam<S> {
             state,
             slots: self.slots,
             contents: self.contents,
+            lazy: self.lazy,
         }
     }
 
@@ -308,7 +335,13 @@ impl<S: State> GuestRam<S> {
     }
 
     fn targets(&self) -> Vec<Target> {
-        self.extents().flat_map(ExtentView::targets).collect()
+        self.worked_on().flat_map(ExtentView::targets).collect()
+    }
+
+    /// What is populated, and cleared if need be: all but what is left to the guest.
+    fn worked_on(&self) -> impl Iterator<Item = ExtentView<'_>> {
+        let left = |extent: &ExtentView<'_>| self.lazy && extent.origin() == Origin::Fresh;
+        self.extents().filter(move |extent| !left(extent))
     }
 
     /// The host address of a guest-physical one.
@@ -365,11 +398,11 @@ impl GuestRam<Zeroed> {
 }
 
 impl<R: SlotRegistrar> GuestRam<Registered<R>> {
-    /// The files behind the extents, each shown from its offset 0 on, for vhost-user and the like;
-    /// `None` for ordinary memory. In the order of [`GuestRam::extents`].
+    /// The files behind the extents, and the offset in bytes from which each is shown, for vhost-user
+    /// and the like; `None` for ordinary memory. In the order of [`GuestRam::extents`].
     ///
     /// Only registered memory shows them: whoever has one can write to the memory.
-    pub fn files(&self) -> impl Iterator<Item = Option<BorrowedFd<'_>>> {
+    pub fn files(&self) -> impl Iterator<Item = Option<(BorrowedFd<'_>, u64)>> {
         let slots = self.slots.iter();
         slots.flat_map(|slot| slot.mapping.extents().iter().map(MappedExtent::file))
     }

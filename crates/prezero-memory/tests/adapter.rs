@@ -128,7 +128,9 @@ fn a_region_shows_the_file_behind_it() {
 #[test]
 fn a_view_may_track_dirty_pages() {
     let _lock = MachineLock::acquire();
-    let ram = reserved(&planned(&on_touch(&["size=2M,hugepages=off"]))).unpopulated();
+    let ram = reserved(&planned(&on_touch(&["size=2M,hugepages=off"])))
+        .unpopulated()
+        .expect("all of it is fresh");
     let slot = ram.slots().next().expect("one slot");
     let ram = ram.register(Book::default()).expect("nothing is refused");
     let view: GuestMemory<AtomicBitmap> = ram.guest_memory().expect("as without a bitmap");

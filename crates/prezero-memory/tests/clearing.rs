@@ -102,7 +102,7 @@ fn a_page_that_the_guest_gave_back_is_populated_before_it_is_cleared() {
         .expect("nothing is refused");
     let slot = ram.slots().next().expect("one slot");
     scribble(slot.hva, slot.len);
-    let file = ram.files().flatten().next().expect("a memfd");
+    let (file, _) = ram.files().flatten().next().expect("a memfd");
     let punched = balloon::punch(file, PAGE * 2, PAGE);
     assert!(punched, "hugetlb memfds take holes");
     let before = pages.counters().free;

@@ -78,7 +78,7 @@ fn dropping_any_state_gives_every_page_back() {
     };
     drop(reserved(&plan));
     gone("reserved");
-    drop(reserved(&plan).unpopulated());
+    drop(reserved(&plan).unpopulated().expect("all of it is fresh"));
     gone("unpopulated");
     drop(populated(&plan));
     gone("populated");
@@ -92,7 +92,9 @@ fn unpopulated_pages_are_taken_on_touch_and_no_others() {
         return;
     };
     let before = pages.counters();
-    let ram = reserved(&planned(&on_touch(&[&huge(PAGES)]))).unpopulated();
+    let ram = reserved(&planned(&on_touch(&[&huge(PAGES)])))
+        .unpopulated()
+        .expect("all of it is fresh");
     let slot = ram.slots().next().expect("one slot");
     assert!(reads_as_zero(slot.hva + 3 * PAGE, PAGE));
     let now = pages.counters();

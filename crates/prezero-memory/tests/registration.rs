@@ -15,7 +15,9 @@ use requests::{PAGE, eager, huge, on_touch, planned, reserved, zeroed};
 /// Four slots of ordinary memory, which every machine has.
 fn four_slots() -> GuestRam<Zeroed> {
     let zone = "size=2M,hugepages=off";
-    reserved(&planned(&on_touch(&[zone; 4]))).unpopulated()
+    reserved(&planned(&on_touch(&[zone; 4])))
+        .unpopulated()
+        .expect("all of it is fresh")
 }
 
 fn added(slots: &[SlotRange]) -> Vec<Event> {
@@ -219,7 +221,9 @@ fn a_refusal_names_the_slot_and_its_source_says_why() {
         prealloc: Prealloc::Off,
         ..Request::default()
     };
-    let ram = reserved(&planned(&request)).unpopulated();
+    let ram = reserved(&planned(&request))
+        .unpopulated()
+        .expect("all of it is fresh");
     let failed = ram
         .register(Book::refusing_to_add(1))
         .expect_err("one slot is refused");

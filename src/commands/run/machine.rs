@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{
-    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Prealloc,
-    Registered, Request, Reserved, StoppedBy, Zeroed, plan,
+    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Registered,
+    Request, Reserved, StoppedBy, Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
+use super::lease::Segments;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output::progress::Bars;
@@ -42,6 +43,12 @@ impl Machine<'_> {
         growth: Option<&mut Growth>,
         registered: impl FnOnce(&VmRam),
     ) -> Result<(), Failure> {
+        let mut request = request;
+        let segments = Segments::lock(self.args, host, &request, self.report)?;
+        request.recycled = segments.recycled();
+        if !segments.is_empty() {
+            self.lap("lease", segments.bytes());
+        }
         let planned = plan(host, &request)?;
         self.lap("plan", 0);
 
@@ -59,7 +66,7 @@ impl Machine<'_> {
         let probe_len = Probe::slot_len(&probe, &vm.facts())?;
         self.lap("kvm", 0);
 
-        let (planned, reserved) = self.reserve(planned, request)?;
+        let (planned, reserved) = self.reserve(planned, request, segments)?;
         if let Some(growth) = growth {
             growth.settled();
         }
@@ -70,9 +77,10 @@ impl Machine<'_> {
         self.lap("reserve", planned.bytes());
         self.check("before populating")?;
 
-        let zeroed = match planned.prealloc() {
-            Prealloc::Eager => self.prepare(&planned, reserved, &probe)?,
-            Prealloc::Off => reserved.unpopulated(),
+        // Without segments of pools nothing has to be done before a guest that touches its own memory.
+        let zeroed = match planned.workers().is_empty() {
+            true => fresh(reserved)?,
+            false => self.prepare(&planned, reserved, &probe)?,
         };
         self.check("before the memory was registered")?;
         let ram = zeroed.register(vm.clone()).map_err(|failed| failed.error)?;
@@ -128,8 +136,10 @@ impl Machine<'_> {
         &mut self,
         planned: Plan,
         mut request: Request,
+        segments: Segments,
     ) -> Result<(Plan, GuestRam<Reserved>), Failure> {
-        let error = match GuestRam::reserve(&planned) {
+        let leases = segments.lease(&planned, self.report)?;
+        let error = match GuestRam::reserve_with(&planned, leases) {
             Ok(ram) => return Ok((planned, ram)),
             Err(error) => error,
         };
@@ -143,6 +153,8 @@ impl Machine<'_> {
             failure.message
         );
         self.report.warn(why);
+        request.recycled.clear();
+        self.report.pool = None;
         for zone in request.zones.iter_mut().filter(auto) {
             zone.hugepages = Hugepages::Off;
             zone.hugepage_size = None;
@@ -187,5 +199,14 @@ fn load_slot(planned: &Plan, bytes: u64) -> Result<GuestRam<Zeroed>, Failure> {
         .max()
         .unwrap_or(0);
     let plan = Plan::one_slot(slot, PROBE_GPA, bytes)?;
-    Ok(GuestRam::reserve(&plan)?.unpopulated())
+    fresh(GuestRam::reserve(&plan)?)
+}
+
+/// Memory that is left to the guest's first touch.
+fn fresh(reserved: GuestRam<Reserved>) -> Result<GuestRam<Zeroed>, Failure> {
+    reserved.unpopulated().map_err(|_| Failure {
+        class: Class::Internal,
+        message: "Memory that is not fresh was not to be populated".to_owned(),
+        fix: None,
+    })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use prezero_host::{Host, HugetlbfsMount, IdSet, PageSize};
 
-use super::{PlanError, Shortage};
+use super::{PlanError, Recycled, Shortage};
 use crate::limits::{self, LimitHit, LimitKind};
 use crate::policy::NodeChoice;
 
@@ -18,6 +18,8 @@ pub(crate) struct Available<'a> {
     used_ordinary: u64,
     /// Page size, node and pages of each zone that insists on one node.
     bound: Vec<(PageSize, u32, u64)>,
+    /// Segments that no zone has, with their places in the request.
+    recycled: Vec<(usize, Recycled)>,
 }
 
 impl<'a> Available<'a> {
@@ -28,7 +30,41 @@ impl<'a> Available<'a> {
             used_on_mounts: BTreeMap::new(),
             used_ordinary: 0,
             bound: Vec::new(),
+            recycled: Vec::new(),
         }
+    }
+
+    /// With segments of pools.
+    pub(crate) fn with_recycled(self, recycled: &[Recycled]) -> Self {
+        let recycled = recycled.iter().copied().enumerate().collect();
+        Self { recycled, ..self }
+    }
+
+    /// Takes the segments of this page size that suit, on these nodes or any, each only if all of it fits
+    /// into what is left of `bytes`.
+    pub(crate) fn take_recycled(
+        &mut self,
+        page: PageSize,
+        nodes: Option<&IdSet>,
+        bytes: u64,
+    ) -> Vec<(usize, Recycled)> {
+        let usable: IdSet = self.nodes().into_iter().collect();
+        let mut left = bytes;
+        let mut taken = Vec::new();
+        self.recycled.retain(|segment| {
+            let (_, Recycled { len, node, .. }) = *segment;
+            let suits = len.page_size() == page
+                && len.bytes() > 0
+                && len.bytes() <= left
+                && usable.contains(node)
+                && nodes.is_none_or(|nodes| nodes.contains(node));
+            if suits {
+                left -= len.bytes();
+                taken.push(*segment);
+            }
+            !suits
+        });
+        taken
     }
 
     /// Told of all zones that insist on one node, so that a shortage can name their sum.

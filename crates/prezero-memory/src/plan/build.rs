@@ -26,7 +26,9 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     check_request(host, request)?;
     let bound = request.zones.iter();
     let bound = bound.filter_map(|zone| bound_need(zone, host));
-    let mut available = Available::new(host).with_bound(bound);
+    let mut available = Available::new(host)
+        .with_bound(bound)
+        .with_recycled(&request.recycled);
     let mut choices = Vec::with_capacity(request.zones.len());
     // Impossible layouts are refused before shortages: more pages would not help.
     let usual = || Layout::x86_64(&host.cpu);
@@ -92,8 +94,9 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     if let Some(hit) = file_size_limit(host, &plan) {
         return without_large_files(host, request, hit);
     }
-    if plan.prealloc == Prealloc::Eager {
-        plan.workers = plan_workers(host, &plan.work(), request.threads, request.cpus.as_ref());
+    let work = plan.work();
+    if !work.is_empty() {
+        plan.workers = plan_workers(host, &work, request.threads, request.cpus.as_ref());
     }
     plan.warnings = warnings(host, request, &plan, choices);
     Ok(plan)

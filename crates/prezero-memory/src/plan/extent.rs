@@ -17,6 +17,7 @@ pub struct Extent {
     pub(super) policy: Option<Policy>,
     pub(super) overflow: bool,
     pub(super) origin: Origin,
+    pub(super) segment: Option<(usize, u64)>,
 }
 
 impl Extent {
@@ -31,6 +32,7 @@ impl Extent {
             policy: None,
             overflow: false,
             origin: Origin::Fresh,
+            segment: None,
         }
     }
 
@@ -98,6 +100,13 @@ impl Extent {
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The segment it is part of, as its place in [`crate::Request::recycled`], and where in it the
+    /// extent starts, in bytes.
+    #[must_use]
+    pub fn segment(&self) -> Option<(usize, u64)> {
+        self.segment
     }
 
     /// The parts it is cut into for the workers of its nodes, lowest address first: all of it for the

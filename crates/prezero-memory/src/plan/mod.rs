@@ -57,6 +57,9 @@ pub struct Request {
     pub zones: Vec<MemorySpec>,
     /// When it is populated.
     pub prealloc: Prealloc,
+    /// Segments of pools that the guest may get in place of fresh pages; those that suit are taken in
+    /// this order, each only as a whole.
+    pub recycled: Vec<Recycled>,
     /// Which memory is cleared; only what is populated can be.
     pub clear: ClearExtents,
     /// Populating threads in all; without it one per usable CPU of every node with memory.
@@ -69,6 +72,17 @@ pub struct Request {
     pub first_slot: u32,
 }
 
+/// A segment of a pool that a guest may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recycled {
+    /// Its length.
+    pub len: PageBytes,
+    /// The node its pages are on.
+    pub node: u32,
+    /// What is in it.
+    pub origin: Origin,
+}
+
 /// What a piece of memory is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,6 +91,8 @@ pub enum Backing {
     Memfd,
     /// Pages of a hugetlb pool, through a nameless file on a hugetlbfs mount (open(2), `O_TMPFILE`).
     Hugetlbfs,
+    /// Pages of a hugetlb pool that stay in a file from guest to guest ([`crate::pool`]).
+    Pool,
     /// Private anonymous memory with `MADV_HUGEPAGE` (transparent hugepages, no promise).
     Thp,
     /// Private anonymous memory on base pages.
@@ -87,7 +103,7 @@ impl Backing {
     /// Whether its pages come from a hugetlb pool.
     #[must_use]
     pub fn is_hugetlb(self) -> bool {
-        matches!(self, Self::Memfd | Self::Hugetlbfs)
+        matches!(self, Self::Memfd | Self::Hugetlbfs | Self::Pool)
     }
 
     /// The word used in reports.
@@ -96,6 +112,7 @@ impl Backing {
         match self {
             Self::Memfd => "memfd",
             Self::Hugetlbfs => "hugetlbfs",
+            Self::Pool => "pool",
             Self::Thp => "thp",
             Self::Base => "base",
         }
@@ -231,17 +248,25 @@ impl Plan {
         self.slots.iter().flat_map(|slot| &slot.extents)
     }
 
-    /// The populating threads; none for [`Prealloc::Off`].
+    /// The threads that populate and clear; with [`Prealloc::Off`] only for segments of pools.
     #[must_use]
     pub fn workers(&self) -> &[WorkerPlan] {
         &self.workers
+    }
+
+    /// Whether nothing of it has to be there before the guest starts.
+    fn is_left_to_the_guest(&self, extent: &Extent) -> bool {
+        self.prealloc == Prealloc::Off && extent.origin() == Origin::Fresh
     }
 
     /// What there is to do on each node, for [`plan_workers`] with other numbers of threads.
     #[must_use]
     pub fn work(&self) -> Vec<NodeWork> {
         let mut work: Vec<NodeWork> = Vec::new();
-        for (node, len) in self.extents().flat_map(Extent::shares) {
+        let extents = self
+            .extents()
+            .filter(|extent| !self.is_left_to_the_guest(extent));
+        for (node, len) in extents.flat_map(Extent::shares) {
             let bytes = len.bytes();
             // Ordinary memory is populated 2 MiB at a time at least.
             let unit = len.page_size().max(PageSize::HUGE_2M);
@@ -263,7 +288,7 @@ impl Plan {
     pub fn largest_file(&self) -> u64 {
         let files = self
             .extents()
-            .filter(|extent| extent.backing().is_hugetlb());
+            .filter(|extent| extent.backing().is_hugetlb() && extent.segment().is_none());
         files.map(|extent| extent.len().bytes()).max().unwrap_or(0)
     }
 

@@ -6,7 +6,7 @@ use prezero_host::{Host, HugetlbfsMount, PageSize, Thp};
 
 use super::availability::Available;
 use super::nodes::{share, spread};
-use super::{Backing, PlanError, PlanWarning, Prealloc};
+use super::{Backing, PlanError, PlanWarning, Prealloc, Recycled};
 use crate::policy::{NodeChoice, Policy};
 use crate::spec::{Hugepages, MemorySpec};
 
@@ -17,6 +17,8 @@ pub(crate) struct PageChoice {
     pub(crate) backing: Backing,
     /// (node, pages of `granule`), in node order.
     pub(crate) shares: Vec<(u32, u64)>,
+    /// Segments of pools, with their places in the request; what they lack comes from `shares`.
+    pub(crate) recycled: Vec<(usize, Recycled)>,
     /// What was asked for, with every node named.
     pub(crate) nodes: Option<NodeChoice>,
     /// The unit in which the zone is shared out among nodes.
@@ -84,8 +86,16 @@ fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, 
         Some(mount) => mount_page_size(spec, mount, available.host)?,
         None => hugepage_size(spec, available.host)?,
     };
-    let needed = spec.bytes >> page.shift();
-    let shares = share(spec, page, needed, available)?;
+    let recycled = recycled(spec, page, available);
+    let bytes: u64 = recycled
+        .iter()
+        .map(|(_, segment)| segment.len.bytes())
+        .sum();
+    let needed = (spec.bytes - bytes) >> page.shift();
+    let shares = match needed {
+        0 => Vec::new(),
+        needed => share(spec, page, needed, available)?,
+    };
     if let Some(hit) = available.limit(page, needed) {
         return Err(PlanError::Limit(hit));
     }
@@ -104,10 +114,27 @@ fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, 
             Backing::Memfd
         },
         shares,
+        recycled,
         nodes: named(spec, available),
         granule: page,
         instead_of: None,
     })
+}
+
+/// The segments that a zone gets. One with a path of its own is not for pools, and interleaved memory
+/// is not in segments.
+fn recycled(
+    spec: &MemorySpec,
+    page: PageSize,
+    available: &mut Available<'_>,
+) -> Vec<(usize, Recycled)> {
+    let choice = spec.nodes.as_ref();
+    let interleaved = choice.is_some_and(|choice| choice.policy == Policy::Interleave);
+    if spec.path.is_some() || interleaved {
+        return Vec::new();
+    }
+    let nodes = choice.map(|choice| available.chosen(choice));
+    available.take_recycled(page, nodes.as_ref(), spec.bytes)
 }
 
 /// The hugetlbfs mount that holds `path`. Anything else, an ordinary directory above all, is refused.
@@ -225,6 +252,7 @@ fn ordinary(
         page,
         backing,
         shares,
+        recycled: Vec::new(),
         nodes,
         granule,
         instead_of,

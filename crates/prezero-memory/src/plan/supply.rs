@@ -2,14 +2,16 @@
 
 use prezero_host::IdSet;
 
-use super::Extent;
 use super::pages::PageChoice;
+use super::{Backing, Extent, Recycled};
 use crate::policy::Policy;
 use crate::size::PageBytes;
 
 /// What is left of a zone's share of each node.
 pub(super) struct Supply<'a> {
     choice: &'a PageChoice,
+    /// Segments, the next one last, each with what is used of it.
+    segments: Vec<(usize, Recycled, u64)>,
     left: Vec<(u32, u64)>,
     /// Interleaved: whose turn it is, as a position among the nodes.
     turn: usize,
@@ -21,6 +23,9 @@ impl<'a> Supply<'a> {
         let shares = choice.shares.iter().rev();
         Self {
             choice,
+            segments: (choice.recycled.iter().rev())
+                .map(|(n, segment)| (*n, *segment, 0))
+                .collect(),
             left: shares.map(|(node, pages)| (*node, bytes(*pages))).collect(),
             turn: 0,
         }
@@ -34,6 +39,19 @@ impl<'a> Supply<'a> {
         }
         let mut extents = Vec::new();
         let mut offset = 0;
+        while let Some((n, segment, used)) = self.segments.last_mut() {
+            if offset == len {
+                break;
+            }
+            let take = (segment.len.bytes() - *used).min(len - offset);
+            let (n, segment, at) = (*n, *segment, *used);
+            *used += take;
+            if *used == segment.len.bytes() {
+                self.segments.pop();
+            }
+            extents.extend(self.of_segment(gpa + offset, take, (n, segment, at)));
+            offset += take;
+        }
         while let Some((node, left)) = self.left.last_mut() {
             if offset == len {
                 break;
@@ -63,6 +81,21 @@ impl<'a> Supply<'a> {
                 }
             }
         }
+        Some(extent)
+    }
+
+    /// Part of a segment, whose pages are where they are: its policy says where they were wanted.
+    fn of_segment(
+        &self,
+        gpa: u64,
+        len: u64,
+        (n, segment, at): (usize, Recycled, u64),
+    ) -> Option<Extent> {
+        let len = PageBytes::new(len, self.choice.page).filter(|_| len > 0)?;
+        let mut extent = Extent::new(gpa, len, Backing::Pool, segment.node);
+        extent.policy = self.choice.nodes.as_ref().map(|choice| choice.policy);
+        extent.origin = segment.origin;
+        extent.segment = Some((n, at));
         Some(extent)
     }
 

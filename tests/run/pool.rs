@@ -1,0 +1,236 @@
+//! Guests on recycled hugepages: clean segments, dirty ones cleared on the way, fresh pages for the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prezero_memory::pool::{Pool, PoolRequest, State, TakeRequest, Use};
+use prezero_memory::{Control, Host, PageBytes, PageSize};
+use prezero_testkit::{Hugepages, PrivateMount, require_kvm};
+use serde_json::Value;
+
+use crate::command::{Ran, run};
+use crate::contract::{list, number, text};
+use crate::sys::fill;
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 2 * MIB;
+const SEGMENT: u64 = 16 * MIB;
+
+/// A mount of this thread, with a pool at the default place.
+struct Pooled {
+    pool: Pool,
+    mount: PrivateMount,
+    _pages: Hugepages,
+}
+
+impl Pooled {
+    fn new(segments: u64, pages: u64) -> Option<Self> {
+        let pages = Hugepages::take(PAGE, pages)?;
+        let mount = PrivateMount::hugetlbfs(PAGE)?;
+        let host = Host::probe();
+        let request = PoolRequest {
+            bytes: segments * SEGMENT,
+            segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).expect("whole pages"),
+            nodes: vec![host.nodes[0].id],
+        };
+        let dir = mount.path().join("prezero");
+        let made = Pool::create(&dir, &request, &host, None, &Control::default());
+        let (pool, _) = made.expect("the pages are there");
+        Some(Self {
+            pool,
+            mount,
+            _pages: pages,
+        })
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.mount.path().join("prezero")
+    }
+
+    /// (clean, dirty) segments that are free.
+    fn free(&self) -> (usize, usize) {
+        let status = self.pool.status().expect("a pool");
+        let count = |state| {
+            let all = status.segments.iter();
+            all.filter(|segment| segment.name.state == state && segment.usage == Use::Free)
+                .count()
+        };
+        (count(State::Clean), count(State::Dirty))
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        let node = fs::read_dir(self.dir()).expect("a pool").next();
+        let node = node.expect("one node").expect("readable").path();
+        let names = fs::read_dir(node).expect("a node");
+        names.map(|name| name.expect("readable").path()).collect()
+    }
+}
+
+/// Regions as (backing, origin, cleared_by, MiB).
+fn regions(report: &Value) -> Vec<(&str, &str, &str, u64)> {
+    let regions = list(report, "regions").iter();
+    regions
+        .map(|region| {
+            (
+                text(region, "backing"),
+                text(region, "origin"),
+                text(region, "cleared_by"),
+                number(region, "len") / MIB,
+            )
+        })
+        .collect()
+}
+
+#[track_caller]
+fn is_zero(ran: Ran, bytes: u64) -> Value {
+    let report = ran.exits_with(0).json();
+    assert_eq!(number(&report["guest"], "scanned_bytes"), bytes);
+    assert_eq!(number(&report["guest"], "nonzero_bytes"), 0);
+    report
+}
+
+/// Writes to every page of every free segment, as a guest might.
+fn stain(pool: &Path, segments: &[PathBuf]) {
+    for segment in segments {
+        assert!(segment.starts_with(pool));
+        fill(segment, SEGMENT, 0xa5);
+    }
+}
+
+#[test]
+fn a_guest_gets_clean_segments_first_then_dirty_ones_cleared_then_fresh_pages() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(2, 48) else {
+        return;
+    };
+    let dir = pooled.dir();
+    let memory = format!(
+        "--memory size=48M,hugepages=on --verify --json --pool {}",
+        dir.display()
+    );
+    let report = is_zero(run(&format!("{memory} --prealloc")), 48 * MIB);
+    let clean = ("pool", "clean", "none", 16);
+    let fresh = ("memfd", "fresh", "kernel", 16);
+    assert_eq!(regions(&report), [clean, clean, fresh]);
+    assert_eq!(report["pool"]["clean_segments"], 2);
+    assert!(report.get("clear").is_none(), "{report:#}");
+    assert_eq!(pooled.free(), (0, 2));
+
+    stain(&dir, &pooled.segments());
+    let report = is_zero(run(&format!("{memory} --prealloc")), 48 * MIB);
+    let dirty = ("pool", "dirty", "user", 16);
+    assert_eq!(regions(&report), [dirty, dirty, fresh]);
+    let workers = list(&report, "workers").iter();
+    let cleared: u64 = workers.map(|worker| number(worker, "cleared_bytes")).sum();
+    assert_eq!(cleared, 32 * MIB);
+    assert_eq!(pooled.free(), (0, 2));
+
+    // Without --prealloc fresh pages are left to the guest, and dirty ones are cleared all the same.
+    stain(&dir, &pooled.segments());
+    let report = is_zero(run(&memory), 48 * MIB);
+    let untouched = ("memfd", "fresh", "none", 16);
+    assert_eq!(regions(&report), [dirty, dirty, untouched]);
+    assert_eq!(number(&report["placement"], "checked_pages"), 16);
+}
+
+#[test]
+fn the_guest_sees_a_segment_that_was_stained_behind_the_pools_back() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(1, 16) else {
+        return;
+    };
+    stain(&pooled.dir(), &pooled.segments());
+    assert_eq!(pooled.free(), (1, 0));
+    let memory = format!(
+        "--memory size=16M,hugepages=on --pool {}",
+        pooled.dir().display()
+    );
+    let ran = run(&format!("{memory} --prealloc --verify --json")).exits_with(5);
+    let report = ran.json();
+    assert_eq!(number(&report["guest"], "nonzero_bytes"), 16 * MIB);
+}
+
+#[test]
+fn the_pool_at_the_default_place_is_used_unless_none_is_asked_for() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(1, 24) else {
+        return;
+    };
+    let memory = "--memory size=16M,hugepages=on --prealloc --verify";
+    let report = is_zero(run(&format!("{memory} --json --pool none")), 16 * MIB);
+    assert_eq!(regions(&report), [("memfd", "fresh", "kernel", 16)]);
+    assert!(report.get("pool").is_none());
+    let ran = run(memory).exits_with(0);
+    if !ran.stdout.contains("1 clean and 0 dirty segments") {
+        // Another mount of that page size comes first on this host.
+        assert!(
+            Host::probe().mounts[0].path != pooled.mount.path(),
+            "{ran:#?}"
+        );
+        return;
+    }
+    assert!(
+        ran.stdout.contains("2 MiB hugepages (pool, clean)"),
+        "{ran:#?}"
+    );
+    assert_eq!(pooled.free(), (0, 1));
+}
+
+#[test]
+fn segments_in_use_are_left_alone_and_fresh_pages_take_their_place() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(1, 24) else {
+        return;
+    };
+    let request = TakeRequest {
+        max_bytes: SEGMENT,
+        ..TakeRequest::default()
+    };
+    let lease = pooled.pool.take(&request).expect("it is free");
+    let memory = format!(
+        "--memory size=16M,hugepages=on --pool {}",
+        pooled.dir().display()
+    );
+    let ran = run(&format!("{memory} --prealloc --verify --json"));
+    let report = is_zero(ran, 16 * MIB);
+    assert_eq!(regions(&report), [("memfd", "fresh", "kernel", 16)]);
+    let warnings = report["warnings"].to_string();
+    assert!(
+        warnings.contains("1 segments of the pool that would fit are in use"),
+        "{warnings}"
+    );
+    drop(lease);
+    assert_eq!(pooled.free(), (0, 1));
+}
+
+#[test]
+fn a_plan_that_is_refused_leaves_segments_clean() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(1, 16) else {
+        return;
+    };
+    let args = format!(
+        "--memory size=16M,hugepages=on --cpus 999999 --pool {}",
+        pooled.dir().display()
+    );
+    run(&args).exits_with(2);
+    assert_eq!(pooled.free(), (1, 0));
+}
+
+#[test]
+fn a_pool_that_is_none_is_refused_where_it_was_named() {
+    let ran = run("--memory size=2M,hugepages=on --pool /proc --json");
+    let report = ran.json();
+    assert!(report["error"]["message"].is_string(), "{report:#}");
+    assert!(report["error"]["fix"].is_string(), "{report:#}");
+}
