@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Starts it, kills it after at most `longest`, and says its number and whether it was killed before it ended.
 #[track_caller]
-fn killed(command: Command, longest: Duration) -> (u32, bool) {
+pub(crate) fn killed(command: Command, longest: Duration) -> (u32, bool) {
     let random = RandomState::new().build_hasher().finish();
     let micros = u64::try_from(longest.as_micros()).expect("a short time");
     let delay = Duration::from_micros(random % micros);
@@ -48,7 +48,7 @@ fn is_prezero(pid: u32) -> bool {
 
 /// How long such a run takes here.
 #[track_caller]
-fn length_of(command: impl Fn() -> Command) -> Duration {
+pub(crate) fn length_of(command: impl Fn() -> Command) -> Duration {
     let took = [(); 3].map(|()| finish(command()).exits_with(0).took);
     // Most of the shortest of them is still within all others.
     took.into_iter().min().unwrap_or_default() * 4 / 5

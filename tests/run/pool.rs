@@ -8,8 +8,9 @@ use prezero_memory::{Control, Host, PageBytes, PageSize};
 use prezero_testkit::{Hugepages, PrivateMount, require_kvm};
 use serde_json::Value;
 
-use crate::command::{Ran, run};
+use crate::command::{Ran, prezero, run};
 use crate::contract::{list, number, text};
+use crate::killed::{killed, length_of};
 use crate::sys::fill;
 
 const MIB: u64 = 1 << 20;
@@ -152,6 +153,33 @@ fn the_guest_sees_a_segment_that_was_stained_behind_the_pools_back() {
     let ran = run(&format!("{memory} --prealloc --verify --json")).exits_with(5);
     let report = ran.json();
     assert_eq!(number(&report["guest"], "nonzero_bytes"), 16 * MIB);
+}
+
+/// Killed before, while and after segments are dirty by name, cleared and given to a guest.
+#[test]
+fn a_killed_run_never_leaves_dirt_under_a_clean_name() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(3, 32) else {
+        return;
+    };
+    let memory = format!(
+        "run --memory size=64M,hugepages=on --prealloc --verify --json --pool {}",
+        pooled.dir().display()
+    );
+    let longest = length_of(|| prezero(&memory));
+    for _ in 0..10 {
+        let dirty = pooled.segments();
+        let dirty: Vec<PathBuf> = dirty
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|state| state == "dirty"))
+            .collect();
+        stain(&pooled.dir(), &dirty);
+        killed(prezero(&memory), longest);
+        is_zero(run(memory.trim_start_matches("run ")), 64 * MIB);
+        assert_eq!(pooled.free(), (0, 3));
+    }
 }
 
 #[test]
