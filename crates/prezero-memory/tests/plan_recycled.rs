@@ -28,8 +28,11 @@ fn planned(host: &Host, zone: &str, recycled: &[Recycled], prealloc: Prealloc) -
     plan(host, &request).expect("the host has enough")
 }
 
-/// (GiB, segment and offset in GiB, origin), in the order of guest addresses.
-fn pieces(plan: &Plan) -> Vec<(u64, Option<(usize, u64)>, Origin)> {
+/// GiB, segment and offset in GiB, origin.
+type Piece = (u64, Option<(usize, u64)>, Origin);
+
+/// In the order of guest addresses.
+fn pieces(plan: &Plan) -> Vec<Piece> {
     let extents = plan.extents();
     extents
         .map(|extent| {
