@@ -26,7 +26,7 @@ const MAX_SHORT: usize = 16;
 /// Smaller pieces say more about the clock and the fence than about the stores.
 const MIN_PIECE: u64 = 16 << 10;
 /// Larger pieces say nothing new.
-const MAX_PIECE: u64 = 8 << 20;
+const MAX_PIECE: u64 = 2 << 20;
 
 /// Who chooses the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
