@@ -1,0 +1,18 @@
+//! `prezero pool` and `prezero exec` from the outside: exit codes, documents, and what is in the memory.
+
+#[allow(dead_code, reason = "shared with the tests of run")]
+#[path = "../run/command.rs"]
+mod command;
+mod create;
+mod destroy;
+mod drain;
+mod exec;
+mod fixture;
+mod killed;
+mod leases;
+mod qemu;
+mod refusals;
+mod scrub;
+mod signals;
+mod status;
+mod sys;

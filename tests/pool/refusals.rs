@@ -1,0 +1,126 @@
+//! What is refused, with which code, and what to type.
+
+use std::os::unix::fs::PermissionsExt;
+use std::{env, fs};
+
+use crate::command::{error_of, finish, prezero};
+use crate::fixture::Fixture;
+
+#[test]
+fn command_lines_that_cannot_be_read_are_answered_in_json() {
+    for (args, schema, part) in [
+        ("pool create --json", "prezero/pool-create/1", "--size"),
+        (
+            "pool create --size 1.5G --json",
+            "prezero/pool-create/1",
+            "1536M",
+        ),
+        (
+            "pool create --size 1G --node 0 --nodes 0 --json",
+            "prezero/pool-create/1",
+            "--node",
+        ),
+        ("pool status --json --no", "prezero/pool-status/1", "--no"),
+        (
+            "pool scrub --json --rate x",
+            "prezero/pool-scrub/1",
+            "--rate",
+        ),
+        (
+            "pool scrub --json --exchange --method cached",
+            "prezero/pool-scrub/1",
+            "--method",
+        ),
+    ] {
+        let ran = finish(prezero(args)).exits_with(2);
+        let report = ran.json();
+        assert_eq!(report["schema"], schema);
+        let (class, message, fix) = error_of(&report);
+        assert_eq!(class, "usage");
+        assert!(message.contains(part), "{args}: {message}");
+        let command = args.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        assert_eq!(fix, Some(&*format!("prezero {command} --help")));
+    }
+    finish(prezero("exec --memory 4M")).exits_with(2);
+    finish(prezero("exec --memory 4M true")).exits_with(2);
+}
+
+#[test]
+fn what_is_no_pool_is_a_usage_error() {
+    let dir = env::temp_dir();
+    let missing = dir.join("prezero-no-such-pool");
+    for what in ["status", "scrub", "drain", "destroy"] {
+        let ran = finish(prezero(&format!("pool {what} {}", missing.display()))).exits_with(2);
+        let (message, fix) = ran.error_and_fix();
+        assert!(message.starts_with("There is no pool "), "{message}");
+        assert!(fix.starts_with("prezero pool create "), "{fix}");
+        let ran = finish(prezero(&format!("pool {what} {}", dir.display()))).exits_with(2);
+        let (message, _) = ran.error_and_fix();
+        assert!(message.contains("is not on a hugetlbfs mount"), "{message}");
+    }
+    let create = format!("pool create {} --size 2M", missing.display());
+    finish(prezero(&create)).exits_with(2);
+    assert!(!missing.exists());
+    let exec = format!("exec --pool {} --memory 2M -- true", missing.display());
+    finish(prezero(&exec)).exits_with(2);
+}
+
+#[test]
+fn no_segment_of_the_length_is_a_shortage_that_says_how_to_add_one() {
+    let Some(fixture) = Fixture::with_pool(1) else {
+        return;
+    };
+    let ran = finish(fixture.exec("--memory 2M", &["true"])).exits_with(3);
+    let (message, fix) = ran.error_and_fix();
+    assert!(
+        message.ends_with("has no segment of 2 MiB; it has 4 MiB"),
+        "{message}"
+    );
+    let pool = fixture.dir();
+    assert_eq!(
+        fix,
+        format!(
+            "prezero pool create {} --size 2M --segment 2M",
+            pool.display()
+        )
+    );
+    let ran = finish(fixture.exec("--memory 4M --node 7", &["true"])).exits_with(3);
+    assert!(ran.error_and_fix().0.contains("on node 7"));
+    assert_eq!(fixture.counts(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn sizes_that_do_not_go_together_are_refused_with_those_that_do() {
+    let Some(fixture) = Fixture::new(2) else {
+        return;
+    };
+    for (args, fix) in [
+        ("--size 5M --segment 3M", "--segment 2M or 4M"),
+        ("--size 3M", "--size 2M or 4M"),
+        ("--size 6M --segment 4M", "--size 4M or 8M"),
+        ("--size 2M --page 3M", "--page 2M"),
+        ("--size 2M --node 999", ""),
+        ("--size 1G --page 1G", ""),
+    ] {
+        let ran = fixture.pool("create", args).exits_with(2);
+        let (_, found) = ran.error_and_fix();
+        assert!(found.starts_with(fix), "{args}: {found}");
+        assert!(!fixture.dir().join("node0").exists());
+    }
+}
+
+#[test]
+fn a_pool_that_others_may_change_is_the_hosts_refusal() {
+    let Some(fixture) = Fixture::with_pool(1) else {
+        return;
+    };
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(fixture.dir(), open).expect("it is ours");
+    for what in ["status", "scrub", "drain", "destroy"] {
+        let ran = fixture.pool(what, "").exits_with(4);
+        let (message, fix) = ran.error_and_fix();
+        assert!(message.contains("is open to others"), "{message}");
+        assert!(fix.starts_with("chmod 700 "), "{fix}");
+    }
+    finish(fixture.exec("--memory 4M", &["true"])).exits_with(4);
+}
