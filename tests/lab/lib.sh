@@ -135,6 +135,12 @@ pages() {
     sed -i "s|^$pool .*|$pool $3|" "$lab_scratch/pools"
 }
 
+# has_free NODE SIZE COUNT: that many pages of a node are free now.
+has_free() {
+    found=$(cat "$(pool_of "$1" "$2")/free_hugepages")
+    [ "$found" = "$3" ] || fail "node $1 has $found free pages of $2, not $3"
+}
+
 # limited FILE=VALUE... -- COMMAND...: runs it in a cgroup of its own with these limits.
 limited() {
     group=$lab_cgroup/limited
