@@ -67,8 +67,9 @@ impl Segments {
                 exact: None,
             })?;
             left -= found.bytes();
-            if found.busy > 0 && left > 0 {
-                let busy = found.busy;
+            // Those of this run's other zones are in use by itself.
+            let busy = found.busy.saturating_sub(self.locked.len() as u64);
+            if busy > 0 && left > 0 {
                 report.warn(format!(
                     "{busy} segments of the pool that would fit are in use (prezero pool status shows by whom)"
                 ));
@@ -122,10 +123,11 @@ impl Segments {
             let leased = leases.iter().flatten();
             leased.filter(|lease| lease.origin() == origin).count() as u64
         };
-        report.pool = self.dir.map(|dir| PoolUse {
+        let (clean, dirty) = (of(Origin::Clean), of(Origin::Dirty));
+        report.pool = self.dir.filter(|_| clean + dirty > 0).map(|dir| PoolUse {
             dir: dir.display().to_string(),
-            clean_segments: of(Origin::Clean),
-            dirty_segments: of(Origin::Dirty),
+            clean_segments: clean,
+            dirty_segments: dirty,
         });
         Ok(leases)
     }

@@ -153,15 +153,18 @@ impl Machine<'_> {
             failure.message
         );
         self.report.warn(why);
-        request.recycled.clear();
-        self.report.pool = None;
         for zone in request.zones.iter_mut().filter(auto) {
             zone.hugepages = Hugepages::Off;
             zone.hugepage_size = None;
             zone.path = None;
         }
-        let planned = plan(&Host::probe(), &request)?;
-        let ram = GuestRam::reserve(&planned)?;
+        // The other zones' segments were released with what was mapped by then.
+        let host = Host::probe();
+        let segments = Segments::lock(self.args, &host, &request, self.report)?;
+        request.recycled = segments.recycled();
+        let planned = plan(&host, &request)?;
+        let leases = segments.lease(&planned, self.report)?;
+        let ram = GuestRam::reserve_with(&planned, leases)?;
         Ok((planned, ram))
     }
 
