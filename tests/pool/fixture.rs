@@ -130,9 +130,9 @@ impl Supervised {
             running: Some(running),
             group,
         };
-        let name = command[0].rsplit('/').next().expect("a name");
         eventually("the command runs on its segment", || {
-            fixture.counts()[2] > leased && supervised.child(name).is_some()
+            let started = supervised.find(|comm| comm != "prezero").is_some();
+            started && fixture.counts()[2] > leased
         });
         supervised
     }
@@ -142,17 +142,23 @@ impl Supervised {
         self.group
     }
 
-    /// The process of this name (15 bytes of it) in the group.
+    /// The process of this name, or 15 bytes of it, in the group.
     pub(crate) fn child(&self, name: &str) -> Option<u32> {
+        self.find(|comm| comm == &name[..name.len().min(15)])
+    }
+
+    fn find(&self, wanted: impl Fn(&str) -> bool) -> Option<u32> {
         let pids = std::fs::read_dir("/proc").expect("/proc").flatten();
-        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.into_iter().find(|pid: &u32| {
+        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.find(|pid: &u32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // pid (comm) state ppid pgrp
-            let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            let Some((start, rest)) = stat.rsplit_once(") ") else {
+                return false;
+            };
+            let comm = start.split_once('(').map_or("", |(_, comm)| comm);
             let group = rest.split(' ').nth(2).and_then(|group| group.parse().ok());
-            let comm = &name[..name.len().min(15)];
-            group == Some(self.group) && stat.contains(&format!("({comm})"))
+            group == Some(self.group) && wanted(comm)
         })
     }
 

@@ -50,7 +50,7 @@ fn a_mapping_or_an_open_path_without_the_lock_is_use_enough() {
 }
 
 #[test]
-fn a_command_that_drops_the_lock_but_maps_the_file_keeps_its_segment() {
+fn a_command_that_drops_the_inherited_lock_keeps_its_segment() {
     let Some(fixture) = Fixture::with_pool(1) else {
         return;
     };
