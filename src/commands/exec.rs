@@ -14,7 +14,7 @@ use prezero_memory::{Cancel, Class, Control};
 
 use self::arguments::Segment;
 use self::sys::Signals;
-use super::pool_place::dir_or_default;
+use super::pool_place::{dir_or_default, whole_pages};
 use crate::cli::ExecArgs;
 use crate::failure::{Failure, exit_code};
 use crate::output::progress::NodeBars;
@@ -58,6 +58,7 @@ fn run(args: &ExecArgs) -> Result<u8, (Failure, u8)> {
 fn lease(args: &ExecArgs, cancel: &Cancel) -> Result<Lease, Failure> {
     let host = Host::probe();
     let pool = Pool::open(&dir_or_default(args.pool.as_deref(), &host, None)?)?;
+    let bytes = whole_pages("--memory", args.memory, pool.page_size())?.bytes();
     let request = ScrubRequest {
         exchange: args.exchange,
         ..ScrubRequest::default()
@@ -69,7 +70,7 @@ fn lease(args: &ExecArgs, cancel: &Cancel) -> Result<Lease, Failure> {
         progress: Some(&progress),
         ..Control::default()
     };
-    let leased = pool.take_one_clean(args.memory, args.node, &host, &request, &control);
+    let leased = pool.take_one_clean(bytes, args.node, &host, &request, &control);
     bars.finish();
     let (lease, report) = leased?;
     for left in &report.left {

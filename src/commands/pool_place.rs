@@ -1,9 +1,9 @@
-//! The default place of a pool, for every command that uses one.
+//! Where a pool is if nobody says, and what its pages make of sizes: for every command that uses one.
 
 use std::path::{Path, PathBuf, absolute};
 
 use prezero_host::{Host, PageSize};
-use prezero_memory::{ByteSize, Class};
+use prezero_memory::{ByteSize, Class, PageBytes};
 
 use crate::failure::Failure;
 
@@ -56,6 +56,24 @@ fn no_mount(host: &Host, page: PageSize) -> Failure {
             "sudo mkdir -p {point} && sudo mount -t hugetlbfs -o pagesize={size} none {point}"
         )),
     }
+}
+
+/// A number of bytes that was given with `option`, as whole pages.
+pub(crate) fn whole_pages(option: &str, bytes: u64, page: PageSize) -> Result<PageBytes, Failure> {
+    PageBytes::new(bytes, page).ok_or_else(|| {
+        let below = page.round_down(bytes);
+        let near = [below, below.saturating_add(page.bytes())];
+        let near = near.iter().filter(|bytes| **bytes > 0);
+        let near: Vec<String> = near.map(|bytes| ByteSize(*bytes).to_spec()).collect();
+        Failure {
+            class: Class::Usage,
+            message: format!(
+                "{} is not a whole number of pages of {page}",
+                ByteSize(bytes)
+            ),
+            fix: Some(format!("{option} {}", near.join(" or "))),
+        }
+    })
 }
 
 #[cfg(test)]

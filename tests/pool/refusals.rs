@@ -84,6 +84,9 @@ fn no_segment_of_the_length_is_a_shortage_that_says_how_to_add_one() {
             pool.display()
         )
     );
+    // No segment could be that long.
+    let ran = finish(fixture.exec("--memory 3M", &["true"])).exits_with(2);
+    assert_eq!(ran.error_and_fix().1, "--memory 2M or 4M");
     let ran = finish(fixture.exec("--memory 4M --node 7", &["true"])).exits_with(3);
     assert!(ran.error_and_fix().0.contains("on node 7"));
     assert_eq!(fixture.counts(), [1, 0, 0, 0, 0]);

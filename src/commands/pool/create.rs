@@ -1,6 +1,6 @@
 //! `prezero pool create`: segments are made, or what is missing is added.
 
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::process::ExitCode;
 
 use prezero_host::{Host, HugetlbCharge, PageSize};
@@ -8,7 +8,7 @@ use prezero_memory::pool::{Pool, PoolRequest};
 use prezero_memory::{ByteSize, Cancel, Class, Control, PageBytes};
 
 use crate::cli::PoolCreateArgs;
-use crate::commands::pool_place::dir_or_default;
+use crate::commands::pool_place::{dir_or_default, whole_pages};
 use crate::commands::request::resolved;
 use crate::failure::Failure;
 use crate::output;
@@ -93,10 +93,13 @@ fn page_size(args: &PoolCreateArgs, host: &Host) -> Result<PageSize, Failure> {
             }),
         });
     }
-    let named = args.dir.clone().map(|dir| match dir.parent() {
-        // The pool itself may not be there yet.
-        Some(parent) if !dir.exists() && !parent.as_os_str().is_empty() => resolved(parent.into()),
-        _ => resolved(dir),
+    let named = args.dir.as_deref().map(|dir| {
+        let dir = absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        match dir.parent() {
+            // The pool itself may not be there yet.
+            Some(parent) if !dir.exists() => resolved(parent.to_owned()),
+            _ => resolved(dir),
+        }
     });
     let of_mount = named.and_then(|dir| host.mount_of(&dir)?.page_size);
     of_mount.or(host.default_hugepage_size).ok_or(Failure {
@@ -111,18 +114,5 @@ fn segment(args: &PoolCreateArgs, page: PageSize) -> Result<PageBytes, Failure> 
         Some(bytes) => ("--segment", bytes),
         None => ("--size", args.size.min(SEGMENT).max(page.bytes())),
     };
-    PageBytes::new(bytes, page).ok_or_else(|| {
-        let below = page.round_down(bytes);
-        let near = [below, below.saturating_add(page.bytes())];
-        let near = near.iter().filter(|bytes| **bytes > 0);
-        let near: Vec<String> = near.map(|bytes| ByteSize(*bytes).to_spec()).collect();
-        Failure {
-            class: Class::Usage,
-            message: format!(
-                "{} is not a whole number of pages of {page}",
-                ByteSize(bytes)
-            ),
-            fix: Some(format!("{option} {}", near.join(" or "))),
-        }
-    })
+    whole_pages(option, bytes, page)
 }
