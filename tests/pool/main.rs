@@ -1,5 +1,9 @@
 //! `prezero pool` and `prezero exec` from the outside: exit codes, documents, and what is in the memory.
 
+#[allow(dead_code, reason = "shared with the tests of the library")]
+#[path = "../../crates/prezero-memory/tests/cgroup/mod.rs"]
+mod cgroup;
+mod cgroups;
 #[allow(dead_code, reason = "shared with the tests of run")]
 #[path = "../run/command.rs"]
 mod command;
@@ -16,3 +20,4 @@ mod scrub;
 mod signals;
 mod status;
 mod sys;
+mod terminal;

@@ -33,22 +33,3 @@ fn the_document_says_who_has_what_and_what_is_left_alone() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
-
-#[test]
-fn the_cgroup_that_pays_is_named_where_there_is_one() {
-    let Some(fixture) = Fixture::new(2) else {
-        return;
-    };
-    let report = fixture
-        .pool("create", "--size 4M --json")
-        .exits_with(0)
-        .json();
-    let Some(cgroup) = report["cgroup"].as_str() else {
-        // The root cgroup's, which counts nothing.
-        return;
-    };
-    let status = fixture.status();
-    let charges = status["charges"].as_array().expect("a list");
-    let own = charges.iter().find(|charge| charge["cgroup"] == cgroup);
-    assert!(own.expect("it pays")["bytes"].as_u64() >= Some(SEGMENT));
-}
