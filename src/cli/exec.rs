@@ -14,7 +14,8 @@ after that it is dirty (prezero pool scrub).
 
 Examples:
   prezero exec --memory 4G -- qemu-system-x86_64 -accel kvm -m 4G \\
-    -object memory-backend-file,id=m0,size={size},mem-path={path},share=on -machine memory-backend=m0
+    -object memory-backend-file,id=m0,size={size},mem-path={path},share=on \\
+    -machine q35,memory-backend=m0
   prezero exec --memory 4G --node 1 -- numactl --cpunodebind={node} cloud-hypervisor \\
     --memory size=0 --memory-zone id=m0,size={size},file={path},shared=on --kernel vmlinux
 
