@@ -13,8 +13,9 @@ use std::time::Instant;
 use prezero_host::Host;
 
 use self::rate::Pace;
-use self::report::refused;
 pub use self::report::{Left, NotScrubbed, ScrubReport};
+use self::report::{refused, stopped_by};
+use self::request::Priority;
 pub use self::request::ScrubRequest;
 use super::Pool;
 use super::error::PoolError;
@@ -25,7 +26,7 @@ use super::scan::Listed;
 use super::stages::Stages;
 use super::sys::run_this_thread_when_idle;
 use crate::clear::{ClearError, ClearRequest};
-use crate::control::{Control, StoppedBy};
+use crate::control::Control;
 use crate::plan::{NodeWork, plan_workers};
 use crate::workers::{ThreadBody, Workers};
 
@@ -73,15 +74,6 @@ impl Pool {
         report.time = start.elapsed();
         Ok(report)
     }
-}
-
-/// When workers run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Priority {
-    /// Only where nothing else wants the CPU.
-    Idle,
-    /// As this process does: somebody is waiting for it.
-    Ordinary,
 }
 
 /// One pass over the dirty segments.
@@ -299,13 +291,5 @@ fn finish(mut locked: Locked, resident: Resident) -> Result<Locked, (Locked, Lef
     match locked.set_state(State::Clean) {
         Ok(()) => Ok(locked),
         Err(source) => Err((locked, refused(&source))),
-    }
-}
-
-fn stopped_by(error: &PoolError) -> Option<StoppedBy> {
-    match error {
-        PoolError::Clear(ClearError::Stopped { by, .. }) => Some(*by),
-        PoolError::Populate(crate::PopulateError::Stopped { by, .. }) => Some(*by),
-        _ => None,
     }
 }

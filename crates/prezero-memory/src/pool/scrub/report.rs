@@ -5,11 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::error::PoolError;
 use super::super::lock::Locked;
 use super::super::name::{SegmentName, State};
 use super::super::problem::Problem;
 use crate::clear::ChosenMethod;
+use crate::clear::ClearError;
 use crate::control::StoppedBy;
+use crate::populate::PopulateError;
 use crate::size::ByteSize;
 
 /// Why a segment is not clean afterwards.
@@ -141,5 +144,14 @@ impl ScrubReport {
 pub(super) fn refused(source: &io::Error) -> Left {
     Left::Refused {
         errno: source.raw_os_error().unwrap_or(0),
+    }
+}
+
+/// By whom the whole pass was stopped, if that is what an error says.
+pub(super) fn stopped_by(error: &PoolError) -> Option<StoppedBy> {
+    match error {
+        PoolError::Clear(ClearError::Stopped { by, .. }) => Some(*by),
+        PoolError::Populate(PopulateError::Stopped { by, .. }) => Some(*by),
+        _ => None,
     }
 }

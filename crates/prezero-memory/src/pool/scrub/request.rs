@@ -19,6 +19,15 @@ pub struct ScrubRequest {
     pub choice: MethodChoice,
 }
 
+/// When workers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// Only where nothing else wants the CPU.
+    Idle,
+    /// As this process does: somebody is waiting for it.
+    Ordinary,
+}
+
 impl ScrubRequest {
     pub(super) fn clearing(&self) -> ClearRequest {
         ClearRequest {
