@@ -10,15 +10,16 @@ use crate::fixture::{Fixture, SEGMENT};
 
 #[track_caller]
 fn with_group(test: impl FnOnce(&Fixture, &Group)) {
+    // First: its lock is also what keeps two tests from making the same group.
+    let Some(fixture) = Fixture::new(2) else {
+        return;
+    };
     let group = match Group::new() {
         Ok(group) => group,
         Err(error) => {
             skip("cgroup", &format!("cannot make one: {error}"));
             return;
         }
-    };
-    let Some(fixture) = Fixture::new(2) else {
-        return;
     };
     test(&fixture, &group);
 }

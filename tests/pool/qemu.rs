@@ -1,6 +1,6 @@
 //! Stock QEMU on a leased segment.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -23,16 +23,16 @@ fn machine(monitor: &Path) -> Vec<String> {
     args.map(str::to_owned).chain([monitor]).collect()
 }
 
-/// What QEMU says first on its monitor.
-fn greeting(monitor: &Path) -> Option<String> {
+/// The monitor, and what QEMU says first on it.
+fn greeting(monitor: &Path) -> Option<(UnixStream, String)> {
     let mut line = String::new();
     let stream = UnixStream::connect(monitor).ok()?;
-    BufReader::new(stream).read_line(&mut line).ok()?;
-    Some(line)
+    BufReader::new(&stream).read_line(&mut line).ok()?;
+    Some((stream, line))
 }
 
 #[track_caller]
-fn with_qemu(test: impl FnOnce(&Fixture, Supervised)) {
+fn with_qemu(test: impl FnOnce(&Fixture, Supervised, UnixStream)) {
     if Command::new(QEMU).arg("--version").output().is_err() {
         skip("qemu", "there is no QEMU");
         return;
@@ -51,16 +51,18 @@ fn with_qemu(test: impl FnOnce(&Fixture, Supervised)) {
         said = greeting(&monitor);
         said.is_some()
     });
-    assert!(said.expect("checked").contains("\"QMP\""));
-    test(&fixture, exec);
+    let (monitor, said) = said.expect("checked");
+    assert!(said.contains("\"QMP\""), "{said}");
+    test(&fixture, exec, monitor);
 }
 
 #[test]
 fn qemu_starts_on_a_segment_and_leaves_it_free_and_dirty() {
-    with_qemu(|fixture, exec| {
+    with_qemu(|fixture, exec, mut monitor| {
         assert_eq!(fixture.counts(), [0, 0, 1, 0, 0]);
-        // QEMU quits by itself when it is asked to.
-        kill(exec.pid(), libc::SIGTERM);
+        for command in ["qmp_capabilities", "quit"] {
+            writeln!(monitor, "{{\"execute\": \"{command}\"}}").expect("it listens");
+        }
         exec.finish().exits_with(0);
         assert_eq!(fixture.counts(), [0, 1, 0, 0, 0]);
         fixture.pool("scrub", "").exits_with(0);
@@ -70,7 +72,7 @@ fn qemu_starts_on_a_segment_and_leaves_it_free_and_dirty() {
 
 #[test]
 fn the_segment_of_a_qemu_whose_supervisor_was_killed_is_never_taken() {
-    with_qemu(|fixture, exec| {
+    with_qemu(|fixture, exec, _monitor| {
         let qemu = exec.child(QEMU).expect("it runs");
         kill(exec.pid(), libc::SIGKILL);
         let again = fixture.exec("--memory 4M", &["true", "{path}"]);
