@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{
-    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Registered,
-    Request, Reserved, StoppedBy, Zeroed, plan,
+    Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Prealloc,
+    Registered, Request, Reserved, StoppedBy, Zeroed, plan,
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
@@ -78,7 +78,8 @@ impl Machine<'_> {
         self.check("before populating")?;
 
         // Without segments of pools nothing has to be done before a guest that touches its own memory.
-        let zeroed = match planned.workers().is_empty() {
+        let lazy = planned.prealloc() == Prealloc::Off && planned.work().is_empty();
+        let zeroed = match lazy {
             true => fresh(reserved)?,
             false => self.prepare(&planned, reserved, &probe)?,
         };
