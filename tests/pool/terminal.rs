@@ -24,8 +24,9 @@ fn a_key_interrupts_the_command_once() {
         return;
     };
     let pool = fixture.dir().display().to_string();
+    // Without a shell in between, which a key would interrupt too.
     let exec = format!(
-        "{} exec --pool {pool} --memory 4M -- perl -e \"$COUNTING\" {{path}}",
+        "exec {} exec --pool {pool} --memory 4M -- perl -e \"$COUNTING\" {{path}}",
         env!("CARGO_BIN_EXE_prezero")
     );
     let mut terminal = Command::new("script")

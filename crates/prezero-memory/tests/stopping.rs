@@ -16,7 +16,7 @@ use requests::{PAGE, eager, huge, planned_on_one_node, reserved};
 const PAGES: u64 = 128;
 const CHUNK: u64 = 32 << 20;
 
-/// Cancelling from outside is a race with the end of the work, so it is tried this often.
+/// Stopping from outside is a race with the work, so it is tried this often.
 const ATTEMPTS: u32 = 20;
 
 fn one_worker() -> Request {
@@ -110,15 +110,22 @@ fn work_that_is_late_says_how_far_it_came_and_gives_everything_back() {
     };
     let plan = planned_on_one_node(&one_worker());
     let workers = Workers::start(plan.workers()).expect("one thread");
-    for milliseconds in [8, 4, 2, 1, 0, 0, 0] {
+    // Between the first page and the last, wherever that is on this machine at this moment.
+    let mut allowed = Duration::from_millis(8);
+    for _ in 0..ATTEMPTS {
         let ram = reserved(&plan);
         let control = Control {
-            deadline: Some(Instant::now() + Duration::from_millis(milliseconds)),
+            deadline: Some(Instant::now() + allowed),
             ..Control::default()
         };
         let Err(failed) = ram.populate(&workers, &control) else {
+            allowed /= 2;
             continue;
         };
+        if stopped(&failed.error).1.done == 0 {
+            allowed += allowed / 2;
+            continue;
+        }
         let (by, node) = stopped(&failed.error);
         assert_eq!((by, node.total), (StoppedBy::Deadline, PAGES * PAGE));
         let text = failed.error.to_string();
@@ -131,7 +138,7 @@ fn work_that_is_late_says_how_far_it_came_and_gives_everything_back() {
         drop(failed);
         return pages.assert_clean();
     }
-    panic!("256 MiB were populated before every deadline");
+    panic!("{ATTEMPTS} deadlines were before the first page or after the last");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn maps_containing_of(pid: u32, needle: &str) -> Vec<String> {
         .collect()
 }
 
-/// The names of this process's threads, each at most 15 bytes long (`/proc/self/task/*/comm`, proc_pid_comm(5)).
+/// The names of this process's threads, each at most 15 bytes long (proc_pid_comm(5)).
 ///
 /// # Panics
 ///
@@ -41,7 +41,8 @@ pub fn thread_names() -> Vec<String> {
     thread_names_of(std::process::id())
 }
 
-/// The names of a process's threads.
+/// The names of a process's threads, without those that are about to be gone: pthread_join(3) returns before the
+/// kernel has taken a thread from the list.
 ///
 /// # Panics
 ///
@@ -54,9 +55,24 @@ pub fn thread_names_of(pid: u32) -> Vec<String> {
     // A thread may end between the listing and the reading.
     tasks
         .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
-        .map(|name| name.trim_end().to_owned())
+        .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+        .filter_map(|stat| living(&stat).map(str::to_owned))
         .collect()
+}
+
+/// The name in `/proc/PID/task/TID/stat` (proc_pid_stat(5)) of a thread that is not exiting.
+fn living(stat: &str) -> Option<&str> {
+    /// The kernel's include/linux/sched.h.
+    const PF_EXITING: u64 = 0x4;
+    let (before, after) = stat.rsplit_once(')').expect("a name in brackets");
+    let (_, name) = before.split_once('(').expect("a name in brackets");
+    // The state follows the name; the flags are the ninth of all fields.
+    let flags: u64 = after
+        .split_ascii_whitespace()
+        .nth(6)
+        .and_then(|flags| flags.parse().ok())
+        .expect("a number of flags");
+    (flags & PF_EXITING == 0).then_some(name)
 }
 
 /// How many descriptors this process has open, without the one that counting them needs.
