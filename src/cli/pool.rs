@@ -106,6 +106,8 @@ Examples:
   prezero pool scrub --watch --rate 4G
   prezero pool scrub --exchange
 
+Dirty segments of which pages are missing are filled up first; one that cannot be is exit code 3.
+
 SIGINT and SIGTERM stop it within a chunk; the segment at hand stays dirty. That is how --watch \
 ends, with exit code 0; a pass without it that was cut short ends with 6.
 
@@ -126,8 +128,8 @@ pub(crate) struct PoolScrubArgs {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Give the pages back and take fresh ones instead of clearing: slower, and safe from a page that
-    /// a dead process's helper still has pinned.
+    /// Give the pages back and take fresh ones instead of clearing, within each file: slower, needs no
+    /// spare pages, and safe from a page that a dead process's helper still has pinned.
     #[arg(long, conflicts_with = "method")]
     pub(crate) exchange: bool,
 

@@ -66,7 +66,10 @@ fn once(
     bars.finish();
     let pass = pass?;
     report.add(&pass);
-    warn(&pass);
+    // The first one that cannot be used any more is the error, if there is no other.
+    let incomplete = pass.left.iter().find_map(incomplete);
+    let told = incomplete.as_ref().filter(|_| pass.stopped.is_none());
+    warn(&pass, told.map(|failure| &*failure.message));
     if pass.stopped.is_some() {
         let cleaned = ByteSize(pass.bytes);
         return Err(Failure {
@@ -78,7 +81,7 @@ fn once(
             fix: Some(format!("prezero pool scrub {}", pool.path().display())),
         });
     }
-    lost(&pass.left)
+    incomplete.map_or(Ok(()), Err)
 }
 
 /// Until a signal comes, which is no failure: it is how a service ends.
@@ -97,7 +100,7 @@ fn watch(
     let mut unwritten = None;
     let mut each = |pass: &Pass| {
         report.add(pass);
-        warn(pass);
+        warn(pass, None);
         let line = match json {
             true => output::pool::pass(&mut io::stderr().lock(), pass),
             false => output::pool::pass(&mut io::stdout().lock(), pass),
@@ -118,30 +121,27 @@ fn watch(
     }
 }
 
-fn warn(pass: &Pass) {
-    for left in pass.left.iter().filter(|left| !is_lost(left)) {
-        output::warn(&left.to_string());
+/// Warns of everything that is not clean, but for what is told of otherwise.
+fn warn(pass: &Pass, told: Option<&str>) {
+    let left = pass.left.iter().map(ToString::to_string);
+    for left in left.filter(|left| told != Some(left)) {
+        output::warn(&left);
     }
     for problem in &pass.problems {
         output::warn(&format!("{problem}: it is left alone"));
     }
 }
 
-/// A pool that is smaller than before is a failure.
-fn lost(left: &[NotScrubbed]) -> Result<(), Failure> {
-    match left.iter().find(|left| is_lost(left)) {
-        None => Ok(()),
-        Some(lost) => {
-            let pool = lost.path.ancestors().nth(2).unwrap_or(&lost.path);
-            Err(Failure {
-                class: Class::Shortage,
-                message: lost.to_string(),
-                fix: Some(format!("prezero pool status {}", pool.display())),
-            })
-        }
-    }
-}
-
-fn is_lost(left: &NotScrubbed) -> bool {
-    matches!(left.left, Left::Lost { .. })
+/// A segment that cannot be used until its pages can be had again is a failure.
+fn incomplete(left: &NotScrubbed) -> Option<Failure> {
+    let Left::Incomplete { fix, .. } = &left.left else {
+        return None;
+    };
+    let pool = left.path.ancestors().nth(2).unwrap_or(&left.path);
+    let status = || format!("prezero pool status {}", pool.display());
+    Some(Failure {
+        class: Class::Shortage,
+        message: left.to_string(),
+        fix: Some(fix.clone().unwrap_or_else(status)),
+    })
 }

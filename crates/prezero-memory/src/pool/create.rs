@@ -98,9 +98,11 @@ impl Pool {
     /// How many segments each node lacks.
     fn missing(&self, nodes: &[u32], request: &PoolRequest) -> Result<Vec<(u32, u64)>, PoolError> {
         let bytes = request.segment.bytes();
-        let listed = self.scan()?.segments;
+        let scan = self.scan()?;
         let counted = |node: u32| {
-            let on_node = listed.iter().filter(|listed| listed.dir.node == node);
+            // Those of which pages are missing will be whole again.
+            let all = scan.segments.iter().chain(&scan.torn);
+            let on_node = all.filter(|listed| listed.dir.node == node);
             let alike = on_node.filter(|l| l.name.bytes == bytes && l.name.state != State::Retired);
             alike.count() as u64
         };

@@ -47,12 +47,7 @@ pub(super) enum NotLocked {
 impl Pool {
     /// Takes the steps of the module's protocol, without waiting for anybody.
     pub(super) fn lock_segment(&self, listed: &Listed) -> Result<Locked, NotLocked> {
-        let problem = |kind| {
-            NotLocked::Problem(Problem {
-                path: listed.path(),
-                kind,
-            })
-        };
+        let problem = |kind| NotLocked::Problem(listed.problem(kind));
         let refused = |errno: Errno| {
             problem(ProblemKind::Unreadable {
                 errno: errno.raw_os_error(),
@@ -92,8 +87,11 @@ impl Pool {
         if !locked.is_exclusive() {
             return Err(NotLocked::Busy);
         }
-        locked.check_whole(self.owned).map_err(problem)?;
-        Ok(locked)
+        match locked.check_whole(self.owned) {
+            // Only a scrub asks for such a one, to fill it up.
+            Err(kind) if listed.torn && kind.is_torn(locked.name.state) => Ok(locked),
+            checked => checked.map(|()| locked).map_err(problem),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The owner of one segment's mapping, while the pool works on it.
+//! The owner of a segment's mapping, or of a part of it, while the pool works on it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ pub(super) type Touch = fn(u64, u64) -> io::Result<()>;
 /// Addresses asked for in one move_pages(2) call.
 const BATCH: u64 = 4096;
 
-/// A segment that is mapped. Unmapped on drop.
+/// A segment, or a part of one, that is mapped. Unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Mapped {
     addr: u64,
@@ -33,7 +33,7 @@ pub(super) struct Mapped {
 /// A page that is not on the segment's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Elsewhere {
-    /// Offset of the first such page, in bytes.
+    /// Offset of the first such page, in bytes from where the mapping starts.
     pub(super) offset: u64,
     /// The node it is on.
     pub(super) found: u32,
@@ -48,16 +48,18 @@ pub(super) struct BadPage {
 }
 
 impl Mapped {
-    /// Maps all of a file. Bound, its pages come from `node` or not at all, and mmap fails where the node
-    /// has too few.
+    /// Maps `len` bytes of a file. The kernel promises the pages that are missing, and keeps the promise to
+    /// the file, not to the mapping. Bound, they come from `node` or not at all, and mmap fails where the
+    /// node has too few.
     pub(super) fn new(
         file: BorrowedFd<'_>,
+        offset: u64,
         len: PageBytes,
         node: u32,
         bound: bool,
     ) -> Result<Self, (MapStep, io::Error)> {
         let at = |step| move |source| (step, source);
-        let map = || map_shared(file, len.bytes());
+        let map = || map_shared(file, offset, len.bytes());
         let addr = match bound {
             true => policy::bound_to(node, map).map_err(at(MapStep::Bind))?,
             false => map(),

@@ -26,7 +26,8 @@
 //! by renameat2(2) with `RENAME_NOREPLACE`: atomic, and gone with the memory at reboot. A process killed
 //! at any moment leaves a pool that opens again with nothing lost but cleanliness: a file without a name
 //! is gone with its creator, a segment is dirty by name *before* anybody can write to it, and clean only
-//! after every byte of it was cleared and fenced.
+//! after every byte of it was cleared and fenced, or every page of it exchanged. A dirty segment of which pages
+//! are missing, as an exchange that was killed leaves it, is filled up by the next scrub.
 //!
 //! Whoever wants to do anything with a segment goes through these steps, and gives up at the first that
 //! fails:

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use prezero_host::PageSize;
 use rustix::fs::{FileType, Stat};
 
-use super::name::SegmentName;
+use super::name::{SegmentName, State};
 use crate::size::ByteSize;
 
 /// A file or directory that is not used, not destroyed, and why.
@@ -57,7 +57,8 @@ pub enum ProblemKind {
         /// Bytes of the file.
         found: u64,
     },
-    /// Pages are missing: a guest's balloon gave them back.
+    /// Pages are missing: a guest's balloon gave them back, or an exchange was killed. More than there can be
+    /// are counted by kernels before 6.1 that took a poisoned page out of the file.
     Holes {
         /// Bytes it should have.
         bytes: u64,
@@ -76,6 +77,12 @@ impl ProblemKind {
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         matches!(self, Self::Length { .. } | Self::Holes { .. })
+    }
+
+    /// Whether a scrub makes it whole again: nothing can be lost of a dirty segment.
+    pub(super) fn is_torn(&self, state: State) -> bool {
+        let holes = matches!(self, Self::Holes { bytes, present } if present < bytes);
+        holes && state == State::Dirty
     }
 }
 

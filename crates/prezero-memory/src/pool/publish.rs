@@ -70,7 +70,7 @@ impl Fresh {
             made.map_err(|errno| PoolError::io("create a file in", &dir.path)(errno.into()))?;
         // One node's pages are all there are: no call that a container might refuse.
         let bound = host.nodes.len() > 1;
-        let mapped = Mapped::new(file.as_fd(), len, dir.node, bound);
+        let mapped = Mapped::new(file.as_fd(), 0, len, dir.node, bound);
         let mapped = mapped.map_err(|(step, source)| {
             PoolError::of_mapping(&dir.path, dir.node, len, step, source)
         })?;

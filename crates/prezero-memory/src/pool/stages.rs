@@ -47,6 +47,11 @@ impl Stages {
         })
     }
 
+    /// How far each node is.
+    pub(super) fn so_far(&self) -> Vec<NodeProgress> {
+        self.0.clone()
+    }
+
     /// Counts a node's bytes as done.
     pub(super) fn finish(&mut self, node: u32, bytes: u64) {
         if let Some(whole) = self.0.iter_mut().find(|whole| whole.node == node) {

@@ -40,9 +40,11 @@ pub(super) fn lease_and_release(file: BorrowedFd<'_>) -> io::Result<()> {
     leased.and(released)
 }
 
-/// mmap(2) of a whole hugetlbfs file, shared, readable and writable. The kernel picks an address that
+/// mmap(2) of a part of a hugetlbfs file, shared, readable and writable. The kernel picks an address that
 /// is a multiple of the page size.
-pub(super) fn map_shared(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
+pub(super) fn map_shared(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    let out_of_range = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    let offset = libc::off_t::try_from(offset).map_err(out_of_range)?;
     // SAFETY: a new mapping at an address of the kernel's choice changes no existing one.
     let addr = unsafe {
         libc::mmap(
@@ -51,7 +53,7 @@ pub(super) fn map_shared(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             file.as_fd().as_raw_fd(),
-            0,
+            offset,
         )
     };
     if addr == libc::MAP_FAILED {

@@ -31,6 +31,14 @@ impl Fixture {
         Some(Self { mount, pages })
     }
 
+    /// One with not a page more than that.
+    #[track_caller]
+    pub(crate) fn exactly(pages: u64) -> Option<Self> {
+        let pages = Hugepages::exactly(PAGE, pages)?;
+        let mount = PrivateMount::hugetlbfs(PAGE)?;
+        Some(Self { mount, pages })
+    }
+
     pub(crate) fn mount(&self) -> &Path {
         self.mount.path()
     }
@@ -209,6 +217,18 @@ impl View {
         unsafe { self.addr.add(word).read_volatile() }
     }
 
+    /// vmsplice(2) of the first bytes: the pipe keeps their page.
+    #[track_caller]
+    pub(crate) fn splice_into(&self, pipe: &std::io::PipeWriter) {
+        let bytes = libc::iovec {
+            iov_base: self.addr.cast(),
+            iov_len: 8,
+        };
+        // SAFETY: the bytes are mapped, and nothing is written to them.
+        let spliced = unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const bytes, 1, 0) };
+        assert_eq!(spliced, 8, "{}", std::io::Error::last_os_error());
+    }
+
     /// How many words are not zero.
     pub(crate) fn stained(&self) -> usize {
         (0..self.len / 8)
@@ -241,6 +261,17 @@ pub(crate) fn assert_clean_is_zero(pool: &Pool) {
             lease.name()
         );
     }
+}
+
+/// Gives pages of a file back, as a guest's balloon does.
+#[track_caller]
+pub(crate) fn punch(path: &Path, offset: u64, len: u64) {
+    let file = open(path, true);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (offset, len) = (offset.cast_signed(), len.cast_signed());
+    // SAFETY: numbers and a descriptor only.
+    let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) };
+    assert_eq!(punched, 0);
 }
 
 /// Opens a path as somebody does who knows nothing of leases.

@@ -1,12 +1,14 @@
 //! Killed at any moment, nothing is lost but cleanliness.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prezero_memory::pool::{Pool, PoolRequest, ScrubRequest};
 use prezero_memory::{Control, Host, PageBytes, PageSize};
 
-use crate::children::{Process, pool_dir, say};
-use crate::fixture::{Fixture, SEGMENT, assert_clean_is_zero, counts, request, scrub, stain, take};
+use crate::children::{Process, pool_dir, say, wait_to_be_killed};
+use crate::fixture::{
+    Fixture, PAGE, SEGMENT, assert_clean_is_zero, counts, request, scrub, scrub_as, stain, take,
+};
 
 const SEGMENTS: u64 = 16;
 
@@ -18,7 +20,6 @@ fn child_scrubs() {
     // Slow enough that the parent's moments are within the work.
     let request = ScrubRequest {
         rate: Some(256 << 20),
-        exchange: dir.with_extension("exchange").exists(),
         ..ScrubRequest::default()
     };
     say("begins");
@@ -70,34 +71,71 @@ fn thirty_killed_scrubbers_leave_dirty_what_is_not_clean() {
 }
 
 #[test]
-fn a_killed_exchange_loses_at_most_the_segment_at_hand() {
-    let Some(fixture) = Fixture::new(SEGMENTS * 2 + 2) else {
+#[ignore = "the part of another process"]
+fn child_exchanges() {
+    let Some(dir) = pool_dir() else { return };
+    let request = ScrubRequest {
+        exchange: true,
+        ..ScrubRequest::default()
+    };
+    let (pool, host) = (Pool::open(&dir).expect("a pool"), Host::probe());
+    say("begins");
+    pool.scrub(&host, &request, &Control::default())
+        .expect("nothing stops it");
+    say("ends");
+    wait_to_be_killed();
+}
+
+#[test]
+fn a_killed_exchange_loses_nothing_but_cleanliness() {
+    // Large enough that most moments are within a segment, and not a page more than the pool has.
+    const LARGE: u64 = 8 * SEGMENT;
+    let Some(fixture) = Fixture::exactly(4 * LARGE / PAGE) else {
         return;
     };
-    std::fs::write(fixture.dir().with_extension("exchange"), "").expect("an empty file");
-    let pool = fixture.pool(SEGMENTS);
-    for point in 1..6 {
+    let (pool, _) = fixture.create(4 * LARGE, LARGE).expect("pages are there");
+    let (mut between, mut torn) = (0, 0);
+    // How long a whole exchange takes here and now.
+    let mut span = Duration::from_millis(10);
+    for point in 0..30 {
         take(&pool, u64::MAX).iter().for_each(stain);
-        let mut child = Process::start("killed::child_scrubs", &fixture.dir());
+        let mut child = Process::start("killed::child_exchanges", &fixture.dir());
         child.hear();
-        std::thread::sleep(Duration::from_millis(point * 40));
+        let start = Instant::now();
+        if point == 0 {
+            child.hear();
+            span = start.elapsed();
+        } else {
+            // Odd fractions, so that all parts of a segment's turn are met.
+            std::thread::sleep(
+                span * point / 30 + Duration::from_micros((point * 37 % 1000).into()),
+            );
+        }
         child.kill();
         let [clean, dirty, leased, retired, incomplete] = counts(&pool);
-        // Published before the old one was removed: one more, not one less, while pages are left.
-        assert!(
-            (SEGMENTS - 1..=SEGMENTS + 1).contains(&(clean + dirty)),
-            "{clean} + {dirty}"
-        );
-        assert_eq!((leased, retired, incomplete), (0, 0, 0));
+        let all = (clean + dirty + incomplete, leased, retired);
+        assert_eq!(all, (4, 0, 0), "{point}");
+        between += u64::from(clean + incomplete > 0 && clean < 4);
+        torn += incomplete;
         assert_clean_is_zero(&pool);
-        if clean + dirty < SEGMENTS {
-            fixture
-                .create(SEGMENTS * SEGMENT, SEGMENT)
-                .expect("its pages are free");
-        } else if clean + dirty > SEGMENTS {
-            pool.drain(None, Some(SEGMENT)).expect("readable");
-        }
+        // What is incomplete counts as there.
+        let (_, created) = fixture
+            .create(4 * LARGE, LARGE)
+            .expect("as much as there is");
+        assert_eq!(created.segments, 0, "{point}");
+        // Filled up by either.
+        let exchange = point % 2 == 0;
+        let request = ScrubRequest {
+            exchange,
+            ..ScrubRequest::default()
+        };
+        let report = scrub_as(&pool, &request);
+        assert_eq!(report.left.len(), 0, "{point}: {report:?}");
+        assert_eq!(counts(&pool), [4, 0, 0, 0, 0], "{point}");
+        assert_clean_is_zero(&pool);
     }
+    assert_ne!(between, 0, "no exchange was killed at its work");
+    println!("{between} killed between, {torn} torn, {span:?} for all");
 }
 
 #[test]

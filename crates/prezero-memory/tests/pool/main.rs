@@ -10,4 +10,5 @@ mod on_demand;
 mod recycle;
 mod release;
 mod scrub;
+mod torn;
 mod trust;

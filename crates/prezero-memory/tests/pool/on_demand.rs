@@ -46,14 +46,13 @@ fn a_clean_segment_is_leased_as_it_is() {
 }
 
 #[test]
-fn exchanged_the_leased_segment_is_another_one() {
+fn an_exchanged_segment_is_leased_with_fresh_pages() {
     let Some(fixture) = Fixture::new(4) else {
         return;
     };
     let pool = fixture.pool(1);
     let dirty = take_only(&pool);
     stain(&dirty);
-    let id = dirty.name().id;
     drop(dirty);
     let request = ScrubRequest {
         exchange: true,
@@ -61,7 +60,7 @@ fn exchanged_the_leased_segment_is_another_one() {
     };
     let (lease, report) = take_clean(&pool, &request);
     assert_eq!((report.segments, report.bytes), (1, SEGMENT));
-    assert_ne!(lease.name().id, id);
+    assert_eq!(lease.origin(), Origin::Clean);
     assert_eq!(View::of(lease.file(), SEGMENT).stained(), 0);
     assert_eq!(counts(&pool), [0, 0, 1, 0, 0]);
 }

@@ -1,14 +1,13 @@
 //! What is not a whole segment of ours is left alone and mentioned, and is never a SIGBUS.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use prezero_memory::Class;
 use prezero_memory::pool::{Pool, PoolError, Problem, ProblemKind, State};
 
-use crate::fixture::{Fixture, PAGE, SEGMENT, counts, open, scrub, take};
+use crate::fixture::{Fixture, PAGE, SEGMENT, counts, open, punch, scrub, take};
 
 /// Nothing is done to what is at `path`, and everybody who looks is told about it.
 #[track_caller]
@@ -48,15 +47,6 @@ fn with_dirty(pages: u64) -> Option<(Fixture, std::path::PathBuf)> {
     Some((fixture, path))
 }
 
-fn punch(path: &Path, offset: u64, len: u64) {
-    let file = open(path, true);
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (offset, len) = (offset.cast_signed(), len.cast_signed());
-    // SAFETY: numbers and a descriptor only.
-    let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) };
-    assert_eq!(punched, 0);
-}
-
 #[test]
 fn a_shortened_segment() {
     let Some((fixture, path)) = with_dirty(2) else {
@@ -69,28 +59,6 @@ fn a_shortened_segment() {
     assert_eq!(
         counts(&Pool::open(&fixture.dir()).expect("a pool")),
         [0, 0, 0, 0, 1]
-    );
-}
-
-#[test]
-fn a_punched_segment() {
-    let Some((fixture, path)) = with_dirty(2) else {
-        return;
-    };
-    punch(&path, PAGE, PAGE);
-    let kind = assert_left_alone(&fixture, &path);
-    let (bytes, present) = (SEGMENT, PAGE);
-    assert_eq!(kind, ProblemKind::Holes { bytes, present });
-    let told = Problem {
-        path: path.clone(),
-        kind,
-    };
-    assert_eq!(
-        told.to_string(),
-        format!(
-            "{} has 2 MiB of its 4 MiB: pages were given back",
-            path.display()
-        )
     );
 }
 

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use prezero_host::Host;
 
+use self::exchange::{NotRefilled, Refill};
 use self::rate::Pace;
 pub use self::report::{Left, NotScrubbed, ScrubReport};
 use self::report::{refused, stopped_by};
@@ -22,6 +23,7 @@ use super::error::PoolError;
 use super::lock::{Locked, NotLocked};
 use super::mapped::{Mapped, Piece, Resident, clear_pieces};
 use super::name::State;
+use super::problem::{Owned, Problem};
 use super::scan::Listed;
 use super::stages::Stages;
 use super::sys::run_this_thread_when_idle;
@@ -35,10 +37,13 @@ impl Pool {
     /// run only where nothing else wants the CPU (`SCHED_IDLE`). A segment is renamed to clean after all of
     /// it was cleared and fenced, if nobody else has it open then; until that it is dirty, whatever happens.
     ///
-    /// With `exchange`, fresh pages are populated and published clean, and the old segment is removed after
-    /// that: for a moment there is one segment more. Where the kernel has no pages for that, the old
-    /// segment's go back first; if they cannot be had again, somebody else took them, the segment is gone
-    /// [`Left::Lost`] says so, and the pass ends. Fresh pages are charged to this process's cgroup.
+    /// With `exchange`, the pages of a segment go back to the kernel and fresh ones take their place in its
+    /// file, a piece at a time. Pages that cannot be had again were taken by somebody else, or are pinned:
+    /// [`Left::Incomplete`] says so in numbers, and the pass ends. Fresh pages are charged to this process's
+    /// cgroup.
+    ///
+    /// A free dirty segment of which pages are missing is filled up with fresh ones first: a guest's balloon
+    /// gave them back, or an exchange was killed.
     ///
     /// # Errors
     ///
@@ -55,7 +60,12 @@ impl Pool {
             problems: scan.problems,
             ..ScrubReport::default()
         };
-        let mut dirty = scan.segments;
+        // Torn ones first: an exchange that has to give up leaves the others whole.
+        let mut dirty = scan.torn;
+        // What becomes of them is told of otherwise.
+        let is_torn = |problem: &Problem| dirty.iter().any(|torn| torn.path() == problem.path);
+        report.problems.retain(|problem| !is_torn(problem));
+        dirty.extend(scan.segments);
         let locked = self.locked_inodes();
         dirty.retain(|listed| {
             let is_dirty = listed.name.state == State::Dirty;
@@ -85,6 +95,8 @@ struct Pass<'a> {
     clear: ClearRequest,
     pace: Option<Pace>,
     stages: Stages,
+    /// Set where going on would only tear more segments.
+    give_up: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -123,6 +135,7 @@ impl<'a> Pass<'a> {
             clear: request.clearing(),
             pace: request.rate.map(Pace::new),
             stages: Stages::new(work.iter().map(|work| (work.node, work.bytes))),
+            give_up: false,
         })
     }
 
@@ -149,9 +162,7 @@ impl<'a> Pass<'a> {
                 return Ok(());
             }
             let done = match self.request.exchange {
-                true => round
-                    .into_iter()
-                    .try_for_each(|old| self.exchange(old, control, report)),
+                true => self.exchange_all(round, control, report),
                 // Unlocked at once.
                 false => self.clear(round, control, report).map(drop),
             };
@@ -159,11 +170,25 @@ impl<'a> Pass<'a> {
                 Err(error) if stopped_by(&error).is_some() => report.stopped = stopped_by(&error),
                 done => done?,
             }
-            // Whoever has its pages would have the next ones too.
-            if report.lost() {
+            if self.give_up {
                 return Ok(());
             }
         }
+    }
+
+    fn exchange_all(
+        &mut self,
+        round: Vec<Locked>,
+        control: &Control<'_>,
+        report: &mut ScrubReport,
+    ) -> Result<(), PoolError> {
+        for locked in round {
+            self.exchange(locked, control, report)?;
+            if self.give_up {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The next segment of a node that can be had.
@@ -188,9 +213,15 @@ impl<'a> Pass<'a> {
     ) -> Result<Vec<Locked>, PoolError> {
         let mut ready: Vec<(Locked, Resident)> = Vec::new();
         for locked in round {
-            match self.resident(&locked) {
+            let filled = match locked.check_whole(self.pool.owned) {
+                Ok(()) => Ok(()),
+                Err(_) => self.refill(&locked, Refill::Missing, control, report),
+            };
+            let resident = filled.and_then(|()| self.resident(&locked).map_err(NotRefilled::Left));
+            match resident {
                 Ok(resident) => ready.push((locked, resident)),
-                Err(left) => {
+                Err(NotRefilled::Stopped(error)) => return Err(error),
+                Err(NotRefilled::Left(left)) => {
                     self.stages.finish(locked.node(), locked.len().bytes());
                     report.leave(locked, left);
                 }
@@ -199,7 +230,7 @@ impl<'a> Pass<'a> {
         self.clear_all(&ready, control, report)?;
         let mut clean = Vec::new();
         for (locked, resident) in ready {
-            match finish(locked, resident) {
+            match finish(locked, resident, self.pool.owned) {
                 Ok(locked) => {
                     report.segments += 1;
                     report.bytes += locked.len().bytes();
@@ -213,7 +244,7 @@ impl<'a> Pass<'a> {
 
     /// Maps a segment and sees that all of its pages can be written to.
     fn resident(&self, locked: &Locked) -> Result<Resident, Left> {
-        let mapped = Mapped::new(locked.file(), locked.len(), locked.node(), false);
+        let mapped = Mapped::new(locked.file(), 0, locked.len(), locked.node(), false);
         let mapped = mapped.map_err(|(_, source)| refused(&source))?;
         mapped.touched(self.pool.touch).map_err(|bad| {
             let (offset, errno) = (bad.offset, bad.source.raw_os_error().unwrap_or(0));
@@ -276,7 +307,7 @@ impl<'a> Pass<'a> {
 }
 
 /// Names a cleared segment clean, if nothing speaks against it.
-fn finish(mut locked: Locked, resident: Resident) -> Result<Locked, (Locked, Left)> {
+fn finish(mut locked: Locked, resident: Resident, owned: Owned) -> Result<Locked, (Locked, Left)> {
     // Where asking is refused, nothing says that they are elsewhere.
     let elsewhere = resident.elsewhere().ok().flatten();
     drop(resident);
@@ -285,7 +316,7 @@ fn finish(mut locked: Locked, resident: Resident) -> Result<Locked, (Locked, Lef
         return Err((locked, Left::Elsewhere { offset, found }));
     }
     // Whoever opened it since it was locked may write to it after it was cleared.
-    if !locked.is_exclusive() {
+    if !locked.is_exclusive() || locked.check_whole(owned).is_err() {
         return Err((locked, Left::Opened));
     }
     match locked.set_state(State::Clean) {

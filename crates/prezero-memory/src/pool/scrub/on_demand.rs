@@ -53,8 +53,7 @@ impl Pool {
                 let work = [(locked.node(), bytes)];
                 let mut pass = Pass::new(self, host, request, work, Priority::Ordinary)?;
                 match request.exchange {
-                    // The fresh segment is found by name, as everything is.
-                    true => pass.exchange(locked, control, &mut report).map(|()| None)?,
+                    true => pass.exchange(locked, control, &mut report)?,
                     false => pass.clear(vec![locked], control, &mut report)?.pop(),
                 }
             };

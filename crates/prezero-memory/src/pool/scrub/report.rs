@@ -45,10 +45,15 @@ pub enum Left {
         /// The errno.
         errno: i32,
     },
-    /// Gone: its pages were given back, and fresh ones could not be had.
-    Lost {
-        /// Why.
+    /// Dirty, and a part of its pages is missing: they were given back, and fresh ones could not be had. It is
+    /// used for nothing until a later pass has filled it up.
+    Incomplete {
+        /// Bytes that are there.
+        present: u64,
+        /// Why there are not more.
         why: String,
+        /// What to type.
+        fix: Option<String>,
     },
 }
 
@@ -86,9 +91,10 @@ impl fmt::Display for NotScrubbed {
             ),
             Left::Opened => f.write_str("stays dirty: it was opened while it was cleared"),
             Left::Refused { errno: no } => write!(f, "stays dirty: {}", errno(no)),
-            Left::Lost { why } => write!(
+            Left::Incomplete { present, why, .. } => write!(
                 f,
-                "is gone: its {} went back to the kernel, and fresh pages could not be had: {why}",
+                "has {} of its {} until the next scrub: {why}",
+                ByteSize(*present),
                 ByteSize(self.bytes)
             ),
         }
@@ -119,13 +125,6 @@ pub struct ScrubReport {
 }
 
 impl ScrubReport {
-    /// Whether pages were given back that could not be had again.
-    pub(super) fn lost(&self) -> bool {
-        self.left
-            .iter()
-            .any(|left| matches!(left.left, Left::Lost { .. }))
-    }
-
     /// Notes a segment that is not clean, and retires it where that is why.
     pub(super) fn leave(&mut self, mut locked: Locked, left: Left) {
         if matches!(left, Left::Poisoned { .. } | Left::Elsewhere { .. }) {
