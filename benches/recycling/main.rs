@@ -102,6 +102,7 @@ fn measure(options: &Options) -> Result<()> {
                 segment: PageBytes::new(options.segment, PageSize::HUGE_2M)
                     .ok_or("segments are whole pages")?,
                 nodes: Vec::new(),
+                exchange_only: false,
             },
             &host,
             None,

@@ -75,6 +75,11 @@ pub(crate) struct PoolCreateArgs {
     #[arg(long, value_name = "NODES")]
     pub(crate) nodes: Option<IdSet>,
 
+    /// Never use a released segment again before its pages were exchanged for fresh ones (scrub does it):
+    /// for users whose monitors may leave pages pinned. A pool that is made so stays so.
+    #[arg(long)]
+    pub(crate) exchange_only: bool,
+
     /// Populating threads in all [default: one per usable CPU of the nodes].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,

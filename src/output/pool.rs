@@ -41,7 +41,16 @@ pub(crate) fn create(out: &mut impl Write, report: &CreateReport) -> io::Result<
 /// What a pool has.
 pub(crate) fn status(out: &mut impl Write, report: &StatusReport) -> io::Result<()> {
     if let (Some(pool), Some(page)) = (&report.pool, report.page_size) {
-        writeln!(out, "{}, on pages of {}", pool.display(), ByteSize(page))?;
+        let only = match report.exchange_only {
+            true => ", exchange-only",
+            false => "",
+        };
+        writeln!(
+            out,
+            "{}, on pages of {}{only}",
+            pool.display(),
+            ByteSize(page)
+        )?;
     }
     totals(out, &report.totals)?;
     for segment in report.segments.iter().filter(|segment| segment.leased) {

@@ -17,6 +17,8 @@ pub(crate) struct CreateReport {
     pub(crate) page_size: Option<u64>,
     /// The length of a segment.
     pub(crate) segment_bytes: Option<u64>,
+    /// Whether dirty segments may only be exchanged.
+    pub(crate) exchange_only: bool,
     pub(crate) added: Count,
     /// Segments that were not published, because pages were on another node.
     pub(crate) misplaced: Vec<Misplaced>,
@@ -85,6 +87,7 @@ impl CreateReport {
             pool: None,
             page_size: None,
             segment_bytes: None,
+            exchange_only: false,
             added: Count::default(),
             misplaced: Vec::new(),
             workers: 0,
@@ -115,6 +118,8 @@ pub(crate) struct StatusReport {
     pub(crate) version: &'static str,
     pub(crate) pool: Option<PathBuf>,
     pub(crate) page_size: Option<u64>,
+    /// Whether dirty segments may only be exchanged.
+    pub(crate) exchange_only: bool,
     pub(crate) totals: Vec<TotalFacts>,
     pub(crate) segments: Vec<SegmentFacts>,
     pub(crate) problems: Vec<ProblemFacts>,
@@ -220,6 +225,7 @@ impl StatusReport {
             version: env!("CARGO_PKG_VERSION"),
             pool: None,
             page_size: None,
+            exchange_only: false,
             totals: Vec::new(),
             segments: Vec::new(),
             problems: Vec::new(),
@@ -230,6 +236,7 @@ impl StatusReport {
 
     pub(crate) fn set_status(&mut self, status: &Status) {
         self.page_size = Some(status.page_size.bytes());
+        self.exchange_only = status.exchange_only;
         self.totals = status.totals.iter().map(Into::into).collect();
         self.segments = status.segments.iter().map(Into::into).collect();
         self.problems = status.problems.iter().map(Into::into).collect();

@@ -15,7 +15,7 @@ pub(crate) struct ScrubReport {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) pool: Option<PathBuf>,
-    /// Whether pages were exchanged instead of cleared.
+    /// Whether pages were exchanged instead of cleared: asked for, or because the pool is exchange-only.
     pub(crate) exchange: bool,
     /// Passes that found something to do, and the first.
     pub(crate) passes: u64,
@@ -85,6 +85,7 @@ impl ScrubReport {
 
     pub(crate) fn add(&mut self, pass: &Pass) {
         self.passes += 1;
+        self.exchange = pass.exchange;
         self.cleaned.segments += pass.segments;
         self.cleaned.bytes += pass.bytes;
         self.ns = self.ns.saturating_add(nanoseconds(pass.time));

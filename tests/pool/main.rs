@@ -10,6 +10,7 @@ mod command;
 mod create;
 mod destroy;
 mod drain;
+mod exchange_only;
 mod exec;
 mod fixture;
 mod killed;

@@ -26,6 +26,10 @@ struct Pooled {
 
 impl Pooled {
     fn new(segments: u64, pages: u64) -> Option<Self> {
+        Self::made(segments, pages, false)
+    }
+
+    fn made(segments: u64, pages: u64, exchange_only: bool) -> Option<Self> {
         let pages = Hugepages::take(PAGE, pages)?;
         let mount = PrivateMount::hugetlbfs(PAGE)?;
         let host = Host::probe();
@@ -33,6 +37,7 @@ impl Pooled {
             bytes: segments * SEGMENT,
             segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).expect("whole pages"),
             nodes: vec![host.nodes[0].id],
+            exchange_only,
         };
         let dir = mount.path().join("prezero");
         let made = Pool::create(&dir, &request, &host, None, &Control::default());
@@ -96,6 +101,34 @@ fn stain(pool: &Path, segments: &[PathBuf]) {
         assert!(segment.starts_with(pool));
         fill(segment, SEGMENT, 0xa5);
     }
+}
+
+#[test]
+fn dirty_segments_of_a_pool_that_is_exchange_only_are_left_alone() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::made(2, 40, true) else {
+        return;
+    };
+    let dir = pooled.dir();
+    let memory = |mib: u64| {
+        format!(
+            "--memory size={mib}M,hugepages=on --prealloc --verify --pool {} --json",
+            dir.display()
+        )
+    };
+    let report = is_zero(run(&memory(16)), SEGMENT);
+    assert_eq!(regions(&report), [("pool", "clean", "none", 16)]);
+    let mut dirty = pooled.segments();
+    dirty.retain(|path| path.extension() == Some("dirty".as_ref()));
+    stain(&dir, &dirty);
+    let report = is_zero(run(&memory(32)), 2 * SEGMENT);
+    let found = regions(&report);
+    let backing: Vec<&str> = found.iter().map(|region| region.0).collect();
+    assert_eq!(backing, ["pool", "memfd"], "{found:?}");
+    assert!(found.iter().all(|region| region.2 != "user"), "{found:?}");
+    assert_eq!(pooled.free(), (0, 2));
 }
 
 #[test]

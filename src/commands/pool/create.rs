@@ -51,6 +51,7 @@ fn run(args: &PoolCreateArgs, cancel: &Cancel, report: &mut CreateReport) -> Res
             Some(nodes) => nodes.iter().collect(),
             None => args.node.into_iter().collect(),
         },
+        exchange_only: args.exchange_only,
     };
     let bars = NodeBars::new("populate");
     let progress = |nodes: &[_]| bars.show(nodes);
@@ -70,7 +71,9 @@ fn run(args: &PoolCreateArgs, cancel: &Cancel, report: &mut CreateReport) -> Res
         ));
     }
     report.cgroup = HugetlbCharge::payer(Path::new("/"), page);
-    report.totals = pool.status()?.totals.iter().map(Into::into).collect();
+    let status = pool.status()?;
+    report.exchange_only = status.exchange_only;
+    report.totals = status.totals.iter().map(Into::into).collect();
     Ok(())
 }
 

@@ -42,6 +42,12 @@ fn run(args: &PoolScrubArgs, cancel: &Cancel, report: &mut ScrubReport) -> Resul
     report.pool = Some(dir.clone());
     report.exchange = args.exchange;
     let pool = Pool::open(&dir)?;
+    if let Some(method) = method.filter(|_| pool.is_exchange_only().unwrap_or(false)) {
+        output::warn(&format!(
+            "--method {method} has nothing to do: {} is exchange-only, and the kernel clears its fresh pages",
+            dir.display()
+        ));
+    }
     match args.watch {
         true => watch(&pool, &host, &request, args.json, cancel, report),
         false => once(&pool, &host, &request, cancel, report),

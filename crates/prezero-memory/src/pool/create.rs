@@ -34,6 +34,9 @@ pub struct PoolRequest {
     pub segment: PageBytes,
     /// The nodes to share them out to; all that have memory and may be used, if none is named.
     pub nodes: Vec<u32>,
+    /// Whether the pool is never to use a released segment again before its pages were exchanged
+    /// ([`Pool::is_exchange_only`]). A pool that is so stays so, whatever is asked later.
+    pub exchange_only: bool,
 }
 
 /// What was made.
@@ -59,7 +62,8 @@ impl Pool {
     /// # Errors
     ///
     /// A directory that is not on a hugetlbfs mount of the page size, or that others may change; a request
-    /// for less than there is ([`PoolError::Fewer`]); too few pages, found before the first is populated
+    /// for less than there is ([`PoolError::Fewer`]), or for a pool with segments that were cleared to be
+    /// exchange-only ([`PoolError::Cleared`]); too few pages, found before the first is populated
     /// ([`PoolError::Short`], [`PoolError::Limit`]); or what populating fails with. What was published by
     /// then stays, and the next call makes the rest.
     pub fn create(
@@ -86,6 +90,9 @@ impl Pool {
                 page: pool.page_size(),
                 asked: page,
             });
+        }
+        if request.exchange_only {
+            pool.make_exchange_only()?;
         }
         let more = pool.missing(&nodes, request)?;
         let bytes = more.iter().map(|(_, more)| more * segment.bytes());

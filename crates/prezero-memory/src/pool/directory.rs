@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::Pool;
 use super::error::PoolError;
+use super::exchange_only::MARKER;
 use super::problem::{Owned, Problem, ProblemKind};
 use crate::sys;
 
@@ -147,7 +148,9 @@ impl Pool {
     /// The directories of all nodes, lowest first, and what else is there.
     pub(super) fn node_dirs(&self) -> Result<(Vec<NodeDir>, Vec<Problem>), PoolError> {
         let (mut dirs, mut problems) = (Vec::new(), Vec::new());
-        for name in names(self.dir.as_fd()).map_err(PoolError::io("read", &self.path))? {
+        let mut found = names(self.dir.as_fd()).map_err(PoolError::io("read", &self.path))?;
+        found.retain(|name| name != MARKER);
+        for name in found {
             let opened = match node_of(&name) {
                 Some(node) => self.open_node_dir(node),
                 None => Err(ProblemKind::UnknownName),

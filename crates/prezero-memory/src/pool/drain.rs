@@ -70,6 +70,10 @@ impl Pool {
                 left.push(dir.path);
             }
         }
+        if left.is_empty() {
+            // If it stays, so does the directory.
+            let _ = self.forget_exchange_only();
+        }
         // By its path: a directory has no other handle to be removed by. It goes only if it is empty.
         if !left.is_empty() || fs::remove_dir(&self.path).is_err() {
             left.push(self.path);

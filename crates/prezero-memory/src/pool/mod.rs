@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! DIR/                            0700, on hugetlbfs
+//!     exchange-only               an empty file, if no released segment is ever cleared
 //!     node0/                      one directory per node; its segments' pages are on that node
 //!         1073741824-<id>.clean   length in bytes, an id of 16 hexadecimal digits, the state
 //!         1073741824-<id>.dirty
@@ -51,8 +52,8 @@
 //! Pages that are pinned without a descriptor or a mapping: by io_uring's registered buffers, vmsplice(2)
 //! or VFIO. Whoever holds such a pin can read and write the next owner's memory. And who opens a path of
 //! the pool without a lease, and closes it again between two proofs. Guests are not trusted; the processes
-//! of the pool's user are trusted to do neither, or else the pool is scrubbed with
-//! [`ScrubRequest::exchange`] only, which gives every page back to the kernel.
+//! of the pool's user are trusted to do neither, or else the pool is made [`PoolRequest::exchange_only`], so
+//! that every page of a released segment goes back to the kernel.
 //!
 //! A pool's pages stay charged to the hugetlb cgroup of the process that created them.
 
@@ -60,6 +61,7 @@ mod create;
 mod directory;
 mod drain;
 mod error;
+mod exchange_only;
 mod exclusive;
 mod holders;
 mod lease;

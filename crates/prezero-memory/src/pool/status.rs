@@ -61,6 +61,8 @@ pub struct Status {
     pub path: PathBuf,
     /// The page size of its mount.
     pub page_size: PageSize,
+    /// Whether dirty segments may only be exchanged.
+    pub exchange_only: bool,
     /// Whole segments, by node, length, id.
     pub segments: Vec<Segment>,
     /// All segments, counted by node and length.
@@ -102,6 +104,7 @@ impl Pool {
         let mut status = Status {
             path: self.path.clone(),
             page_size: self.owned.page,
+            exchange_only: self.is_exchange_only()?,
             segments: segments.collect(),
             totals: Vec::new(),
             problems: scan.problems,

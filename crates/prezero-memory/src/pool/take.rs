@@ -48,14 +48,27 @@ impl Found {
 
 impl Pool {
     /// Locks free segments: clean ones first, then dirty ones, the largest first, each only if it fits into
-    /// what is left of the bytes wanted. What is short is simply not there: the caller fills up with fresh
+    /// what is left of the bytes wanted; of a pool that is exchange-only clean ones alone. What is short is simply not there: the caller fills up with fresh
     /// pages. Nobody is waited for, and nothing is changed until [`Locked::lease`].
     ///
     /// # Errors
     ///
     /// If the directories cannot be read.
     pub fn lock(&self, request: &TakeRequest) -> Result<Found, PoolError> {
-        let scan = self.scan()?;
+        self.lock_also_dirty(request, !self.is_exchange_only()?)
+    }
+
+    /// [`Pool::lock`], of clean segments alone or of dirty ones, too.
+    pub(super) fn lock_also_dirty(
+        &self,
+        request: &TakeRequest,
+        dirty: bool,
+    ) -> Result<Found, PoolError> {
+        let mut scan = self.scan()?;
+        if !dirty {
+            scan.segments
+                .retain(|listed| listed.name.state != State::Dirty);
+        }
         let mut found = Found {
             problems: scan.problems,
             ..Found::default()
@@ -143,11 +156,10 @@ impl Pool {
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let alike = segments
-            .iter()
-            .filter(usable)
-            .filter(|listed| listed.name.bytes == bytes);
-        let files: Vec<_> = alike.map(|l| (self.owned.device, l.inode)).collect();
+        let alike = segments.iter().filter(usable);
+        let alike: Vec<&Listed> = alike.filter(|listed| listed.name.bytes == bytes).collect();
+        let file = |listed: &Listed| (self.owned.device, listed.inode);
+        let files: Vec<_> = alike.iter().map(|listed| file(listed)).collect();
         if files.is_empty() {
             return Ok(PoolError::NoSegment {
                 pool: self.path.clone(),
@@ -158,6 +170,20 @@ impl Pool {
         }
         let mut search = Search::new(files.iter().copied(), None);
         search.run();
+        let free = alike
+            .iter()
+            .filter(|listed| search.holders(file(listed)).is_empty());
+        let dirty = free
+            .filter(|listed| listed.name.state == State::Dirty)
+            .count() as u64;
+        if dirty > 0 && self.is_exchange_only()? {
+            return Ok(PoolError::NotExchanged {
+                pool: self.path.clone(),
+                bytes,
+                node: request.node,
+                dirty,
+            });
+        }
         let mut holders: Vec<_> = files
             .iter()
             .flat_map(|file| search.holders(*file))

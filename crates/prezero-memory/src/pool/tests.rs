@@ -36,6 +36,7 @@ fn scrubbed_with(touch: mapped::Touch, test: impl FnOnce(&Pool, ScrubReport)) {
         bytes: SEGMENT,
         segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
         nodes: Vec::new(),
+        exchange_only: false,
     };
     let (host, control) = (Host::probe(), Control::default());
     let dir = mount.path().join("pool");
@@ -133,6 +134,7 @@ fn a_poisoned_segment_is_retired_and_another_one_leased() {
         bytes: 2 * SEGMENT,
         segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
         nodes: Vec::new(),
+        exchange_only: false,
     };
     let (host, control) = (Host::probe(), Control::default());
     let dir = mount.path().join("pool");

@@ -151,6 +151,7 @@ fn requests_that_no_host_could_meet_are_refused() {
         bytes: 1 << 30,
         segment: PageBytes::new(1 << 30, PageSize::HUGE_1G).expect("a page"),
         nodes: Vec::new(),
+        exchange_only: false,
     };
     let (host, control) = (Host::probe(), Control::default());
     let error = Pool::create(&fixture.dir(), &gigantic, &host, None, &control).expect_err("2 MiB");

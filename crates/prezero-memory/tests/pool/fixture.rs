@@ -102,6 +102,7 @@ pub(crate) fn request(bytes: u64, segment: u64) -> PoolRequest {
         bytes,
         segment: PageBytes::new(segment, PageSize::HUGE_2M).expect("whole pages"),
         nodes: Vec::new(),
+        exchange_only: false,
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod children;
 mod create;
+mod exchange_only;
 mod exclusive;
 mod fixture;
 mod hammer;
 mod killed;
 mod on_demand;
+mod pin;
 mod recycle;
 mod release;
 mod scrub;

@@ -16,12 +16,15 @@ impl PoolError {
             | Self::NotHugetlbfs { .. }
             | Self::PageSize { .. }
             | Self::NotWholeSegments { .. }
-            | Self::Fewer { .. } => Class::Usage,
+            | Self::Fewer { .. }
+            | Self::Cleared(_) => Class::Usage,
             Self::Untrusted(_) => Class::Host,
             Self::Node(error) => error.class(),
-            Self::Short(_) | Self::Limit(_) | Self::NoSegment { .. } | Self::Busy { .. } => {
-                Class::Shortage
-            }
+            Self::Short(_)
+            | Self::Limit(_)
+            | Self::NoSegment { .. }
+            | Self::Busy { .. }
+            | Self::NotExchanged { .. } => Class::Shortage,
             Self::NotCleaned(left) => match left.left {
                 Left::Untouchable { .. } | Left::Refused { .. } => Class::Internal,
                 _ => Class::Shortage,
@@ -76,6 +79,8 @@ impl PoolError {
                 pool.display(),
                 size(there.saturating_sub(*asked))
             ),
+            Self::Cleared(pool) => format!("prezero pool drain {}", pool.display()),
+            Self::NotExchanged { pool, .. } => format!("prezero pool scrub {}", pool.display()),
             Self::Node(error) => return error.fix(),
             Self::Short(short) => {
                 let fixes: Vec<String> = short.iter().map(Shortage::fix).collect();

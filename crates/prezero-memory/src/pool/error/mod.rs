@@ -66,6 +66,9 @@ pub enum PoolError {
         /// Bytes asked for.
         asked: u64,
     },
+    /// Segments that may have been cleared, where only exchanged ones are wanted.
+    #[error("{} has segments already, which may have been cleared: only an empty pool can be made exchange-only", .0.display())]
+    Cleared(PathBuf),
     /// A node that cannot be used.
     #[error(transparent)]
     Node(#[from] PlanError),
@@ -98,6 +101,18 @@ pub enum PoolError {
         segments: u64,
         /// Who has them, as far as /proc shows it.
         holders: Vec<Holder>,
+    },
+    /// Segments of this length are free, but dirty, and the pool is exchange-only.
+    #[error("{} has no clean segment of {}{}; {dirty} are dirty, and the pool is exchange-only", .pool.display(), ByteSize(*.bytes), on(*.node))]
+    NotExchanged {
+        /// The pool.
+        pool: PathBuf,
+        /// The length asked for, in bytes.
+        bytes: u64,
+        /// The node asked for.
+        node: Option<u32>,
+        /// How many are free and dirty.
+        dirty: u64,
     },
     /// A segment that was to be cleared for a lease, and is not clean.
     #[error("{0}")]

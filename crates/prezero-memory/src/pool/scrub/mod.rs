@@ -37,7 +37,7 @@ impl Pool {
     /// run only where nothing else wants the CPU (`SCHED_IDLE`). A segment is renamed to clean after all of
     /// it was cleared and fenced, if nobody else has it open then; until that it is dirty, whatever happens.
     ///
-    /// With `exchange`, the pages of a segment go back to the kernel and fresh ones take their place in its
+    /// With `exchange`, and of a pool that is [exchange-only](Pool::is_exchange_only), the pages of a segment go back to the kernel and fresh ones take their place in its
     /// file, a piece at a time. Pages that cannot be had again were taken by somebody else, or are pinned:
     /// [`Left::Incomplete`] says so in numbers, and the pass ends. Fresh pages are charged to this process's
     /// cgroup.
@@ -55,8 +55,10 @@ impl Pool {
         control: &Control<'_>,
     ) -> Result<ScrubReport, PoolError> {
         let start = Instant::now();
+        let exchange = request.exchange || self.is_exchange_only()?;
         let scan = self.scan()?;
         let mut report = ScrubReport {
+            exchange,
             problems: scan.problems,
             ..ScrubReport::default()
         };
@@ -91,7 +93,6 @@ struct Pass<'a> {
     pool: &'a Pool,
     host: &'a Host,
     workers: Workers,
-    request: &'a ScrubRequest,
     clear: ClearRequest,
     pace: Option<Pace>,
     stages: Stages,
@@ -131,7 +132,6 @@ impl<'a> Pass<'a> {
             pool,
             host,
             workers,
-            request,
             clear: request.clearing(),
             pace: request.rate.map(Pace::new),
             stages: Stages::new(work.iter().map(|work| (work.node, work.bytes))),
@@ -161,7 +161,7 @@ impl<'a> Pass<'a> {
             if round.is_empty() {
                 return Ok(());
             }
-            let done = match self.request.exchange {
+            let done = match report.exchange {
                 true => self.exchange_all(round, control, report),
                 // Unlocked at once.
                 false => self.clear(round, control, report).map(drop),

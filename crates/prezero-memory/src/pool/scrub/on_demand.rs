@@ -16,7 +16,7 @@ impl Pool {
     /// Leases one segment of exactly `bytes` that is zero, for somebody who is given its path or descriptor
     /// and cannot be told what is in it. A clean one if there is one; else a dirty one is cleared first
     /// (exchanged, with [`ScrubRequest::exchange`]), on workers of its node at ordinary priority. Of a clean
-    /// one the report has no bytes.
+    /// one the report has no bytes. Of a pool that is exchange-only, dirty ones are taken to be exchanged only.
     ///
     /// Nothing of it is mapped when this returns. A segment that turns out to be poisoned, or on another
     /// node, is retired, and the next one is tried.
@@ -39,9 +39,11 @@ impl Pool {
             max_bytes: bytes,
             exact: Some(bytes),
         };
+        let dirty = request.exchange || !self.is_exchange_only()?;
         let mut report = ScrubReport::default();
         loop {
-            let Some(locked) = self.lock(&wanted)?.locked.pop() else {
+            let found = self.lock_also_dirty(&wanted, dirty)?;
+            let Some(locked) = found.locked.into_iter().next() else {
                 return Err(match report.left.pop() {
                     Some(left) => PoolError::NotCleaned(left),
                     None => self.none_free(&wanted)?,

@@ -104,6 +104,8 @@ impl fmt::Display for NotScrubbed {
 /// What a scrub did.
 #[derive(Debug, Default)]
 pub struct ScrubReport {
+    /// Whether pages were exchanged, because that was asked for or because the pool is exchange-only.
+    pub exchange: bool,
     /// Segments that are clean now.
     pub segments: u64,
     /// Their bytes.
