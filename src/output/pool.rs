@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
-use prezero_memory::pool::{Drained, ScrubReport as Pass};
+use prezero_memory::pool::{Drained, Problem, ScrubReport as Pass};
 
 use super::figures::table;
 use crate::report::pool::{Count, CreateReport, HolderFacts, StatusReport, TotalFacts};
@@ -38,6 +38,14 @@ pub(crate) fn create(out: &mut impl Write, report: &CreateReport) -> io::Result<
     Ok(())
 }
 
+/// What is said of something that nothing is done to.
+pub(crate) fn left_alone(problem: &Problem) -> String {
+    match problem.fix() {
+        None => format!("{problem}: it is left alone"),
+        Some(fix) => format!("{problem}: it is left alone\n  fix: {fix}"),
+    }
+}
+
 /// What a pool has.
 pub(crate) fn status(out: &mut impl Write, report: &StatusReport) -> io::Result<()> {
     if let (Some(pool), Some(page)) = (&report.pool, report.page_size) {
@@ -59,6 +67,9 @@ pub(crate) fn status(out: &mut impl Write, report: &StatusReport) -> io::Result<
     }
     for problem in &report.problems {
         writeln!(out, "problem  {}", problem.message)?;
+        if let Some(fix) = &problem.fix {
+            writeln!(out, "  fix: {fix}")?;
+        }
     }
     for charge in &report.charges {
         writeln!(

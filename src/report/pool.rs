@@ -162,6 +162,8 @@ pub(crate) struct ProblemFacts {
     pub(crate) path: PathBuf,
     pub(crate) kind: &'static str,
     pub(crate) message: String,
+    /// What to type, where that is all it takes.
+    pub(crate) fix: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -197,6 +199,8 @@ impl From<&Problem> for ProblemFacts {
                 ProblemKind::Owner { .. } => "owner",
                 ProblemKind::OtherMount => "other-mount",
                 ProblemKind::Open { .. } => "open",
+                ProblemKind::NoSuchNode { .. } => "no-such-node",
+                ProblemKind::Mode { .. } => "mode",
                 ProblemKind::Linked { .. } => "linked",
                 ProblemKind::SameId { .. } => "same-id",
                 ProblemKind::Length { .. } => "length",
@@ -205,6 +209,7 @@ impl From<&Problem> for ProblemFacts {
                 _ => "other",
             },
             message: problem.to_string(),
+            fix: problem.fix(),
         }
     }
 }

@@ -45,6 +45,11 @@ fn a_create_killed_at_any_moment_leaves_whole_segments_only() {
         }
         let [clean, rest @ ..] = fixture.counts();
         assert_eq!(rest, [0; 4], "kill {n}");
+        assert_eq!(
+            fixture.status()["problems"],
+            serde_json::json!([]),
+            "kill {n}"
+        );
         let used = clean * SEGMENT / crate::fixture::PAGE;
         eventually("nothing else is taken", || {
             fixture.pages.counters().free == free - used

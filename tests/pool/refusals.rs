@@ -127,3 +127,53 @@ fn a_pool_that_others_may_change_is_the_hosts_refusal() {
     }
     finish(fixture.exec("--memory 4M", &["true"])).exits_with(4);
 }
+
+#[test]
+fn the_directory_of_a_node_is_refused_with_the_pools_own() {
+    let Some(fixture) = Fixture::with_pool(1) else {
+        return;
+    };
+    let (pool, node) = (fixture.dir(), fixture.segments()[0].clone());
+    let node = node.parent().expect("a node's").display();
+    for args in [
+        format!("pool status {node}"),
+        format!("pool scrub {node}"),
+        format!("pool destroy {node}"),
+        format!("pool create {node} --size 4M"),
+        format!("exec --pool {node}/ --memory 4M -- true"),
+        format!("run --pool {node} --memory size=4M,hugepages=on"),
+    ] {
+        let ran = finish(prezero(&args)).exits_with(2);
+        let (message, fix) = ran.error_and_fix();
+        assert!(
+            message.ends_with("is the directory of a node, not a pool"),
+            "{args}: {message}"
+        );
+        assert_eq!(fix, pool.display().to_string(), "{args}");
+    }
+}
+
+#[test]
+fn a_segment_that_others_may_use_is_mentioned_with_what_to_type() {
+    let Some(fixture) = Fixture::with_pool(2) else {
+        return;
+    };
+    fixture.stain_all();
+    let open = fixture.segments().remove(0);
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("it is ours");
+    let fix = format!("chmod 600 {}", open.display());
+    let status = fixture.status();
+    assert_eq!(status["problems"][0]["kind"], "mode");
+    assert_eq!(status["problems"][0]["fix"], *fix);
+    assert_eq!(fixture.counts(), [0, 1, 0, 0, 0]);
+    let text = fixture.pool("status", "").exits_with(0).stdout;
+    assert!(
+        text.contains(&format!("has mode 0666, not 0600\n  fix: {fix}\n")),
+        "{text}"
+    );
+    let ran = fixture.pool("scrub", "").exits_with(0);
+    assert!(ran.stderr.contains(&format!("  fix: {fix}\n")), "{ran:#?}");
+    assert_eq!(fixture.counts(), [1, 0, 0, 0, 0]);
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    assert_eq!(fixture.counts(), [1, 1, 0, 0, 0]);
+}

@@ -68,7 +68,7 @@ fn destroy_all(args: &PoolDestroyArgs) -> Result<(), Failure> {
 
 fn say(drained: &Drained) -> Result<(), Failure> {
     for problem in &drained.problems {
-        output::warn(&format!("{problem}: it is left alone"));
+        output::warn(&output::pool::left_alone(problem));
     }
     output::pool::drained(&mut io::stdout().lock(), drained)
         .map_err(|error| Failure::new(Class::Internal, &error, None))

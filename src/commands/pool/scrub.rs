@@ -134,7 +134,7 @@ fn warn(pass: &Pass, told: Option<&str>) {
         output::warn(&left);
     }
     for problem in &pass.problems {
-        output::warn(&format!("{problem}: it is left alone"));
+        output::warn(&output::pool::left_alone(problem));
     }
 }
 

@@ -9,6 +9,7 @@ use prezero_memory::{Hugepages, MemorySpec, Origin, Plan, Policy, Recycled, Requ
 use crate::cli::RunArgs;
 use crate::commands::pool_place::default_dir;
 use crate::failure::Failure;
+use crate::output;
 use crate::report::run::{PoolUse, Report};
 
 /// Segments that nobody else has, and that are not changed yet.
@@ -75,7 +76,7 @@ impl Segments {
                 ));
             }
             for problem in &found.problems {
-                report.warn(problem.to_string());
+                report.warn(output::pool::left_alone(problem));
             }
             self.locked.extend(found.locked);
         }

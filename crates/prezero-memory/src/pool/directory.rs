@@ -32,6 +32,25 @@ fn node_of(name: &str) -> Option<u32> {
     (node_name(node) == name).then_some(node)
 }
 
+/// Whether this host has a node (Documentation/ABI/stable/sysfs-devices-node). A kernel that knows of none has
+/// what others call node 0.
+pub(super) fn host_has_node(node: u32) -> bool {
+    let nodes = Path::new("/sys/devices/system/node");
+    match nodes.is_dir() {
+        true => nodes.join(node_name(node)).is_dir(),
+        false => node == 0,
+    }
+}
+
+/// A pool with the name of a node's directory would be one that was taken for it: `DIR/node0` instead of `DIR`.
+fn refuse_node_directory(path: &Path) -> Result<(), PoolError> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name.and_then(node_of) {
+        Some(_) => Err(PoolError::NodeDirectory(path.to_owned())),
+        None => Ok(()),
+    }
+}
+
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
@@ -45,6 +64,7 @@ pub(super) fn hugetlbfs_page(fd: BorrowedFd<'_>) -> io::Result<Option<PageSize>>
 
 /// Opens a pool's directory, and says what its files must be like.
 pub(super) fn open(path: &Path) -> Result<(OwnedFd, Owned), PoolError> {
+    refuse_node_directory(path)?;
     let opened = openat(CWD, path, directory_flags(), Mode::empty());
     let dir = opened.map_err(|errno| match errno {
         Errno::NOENT => PoolError::Missing(path.to_owned()),
@@ -67,6 +87,7 @@ pub(super) fn open(path: &Path) -> Result<(OwnedFd, Owned), PoolError> {
 
 /// Makes a pool's directory if it is missing: on a hugetlbfs mount of `page`, or not at all.
 pub(super) fn make(path: &Path, page: PageSize, host: &Host) -> Result<(), PoolError> {
+    refuse_node_directory(path)?;
     let name = path.file_name();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -141,6 +162,10 @@ impl Pool {
         })?;
         self.owned
             .check_directory(&fstat(&fd).map_err(unreadable)?)?;
+        // Made on another host, or by hand: nothing says where its pages are.
+        if !(self.has_node)(node) {
+            return Err(ProblemKind::NoSuchNode { node });
+        }
         let path = self.path.join(name);
         Ok(NodeDir { node, path, fd })
     }

@@ -109,6 +109,8 @@ pub struct Pool {
     dir: OwnedFd,
     owned: Owned,
     proof: Proof,
+    /// Whether the host has a node; replaced where another host is to be tested.
+    has_node: fn(u32) -> bool,
     /// Faults pages in, and says which cannot be; replaced where poison is to be tested.
     touch: mapped::Touch,
 }
@@ -118,7 +120,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Unless the directory is on hugetlbfs, belongs to this user and is closed to all others.
+    /// Unless the directory is on hugetlbfs, belongs to this user and is closed to all others; if its name is
+    /// that of a node's directory ([`PoolError::NodeDirectory`]).
     pub fn open(path: &Path) -> Result<Self, PoolError> {
         Self::open_with(path, Proof::default())
     }
@@ -135,6 +138,7 @@ impl Pool {
             dir,
             owned,
             proof,
+            has_node: directory::host_has_node,
             touch: crate::sys::populate_write,
         })
     }

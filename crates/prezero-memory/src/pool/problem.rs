@@ -40,6 +40,16 @@ pub enum ProblemKind {
         /// Its permission bits.
         mode: u32,
     },
+    /// The directory of a node that this host does not have.
+    NoSuchNode {
+        /// Which.
+        node: u32,
+    },
+    /// A file that others may use, or this user not.
+    Mode {
+        /// Its permission bits, which should be 0600.
+        mode: u32,
+    },
     /// The inode has other names as well, inside or outside of the pool.
     Linked {
         /// How many names it has.
@@ -95,9 +105,20 @@ impl fmt::Display for Problem {
             ProblemKind::Owner { uid, user } => write!(f, "belongs to user {uid}, not {user}"),
             ProblemKind::OtherMount => f.write_str("is on another mount"),
             ProblemKind::Open { mode } => write!(f, "is open to others (mode {mode:04o})"),
+            ProblemKind::NoSuchNode { node } => {
+                write!(f, "is for node {node}, which this host does not have")
+            }
+            ProblemKind::Mode { mode } => write!(f, "has mode {mode:04o}, not 0600"),
             ProblemKind::Linked { names } => write!(f, "is a file with {names} names"),
             ProblemKind::SameId { other } => write!(f, "has the id of {}", other.display()),
             ProblemKind::Length { found, .. } => write!(f, "is {} long", ByteSize(*found)),
+            ProblemKind::Holes { bytes, present } if present > bytes => {
+                let (there, all) = (ByteSize(*present), ByteSize(*bytes));
+                write!(
+                    f,
+                    "counts {there} in its {all}: the kernel took a poisoned page out of it"
+                )
+            }
             ProblemKind::Holes { bytes, present } => {
                 let (there, all) = (ByteSize(*present), ByteSize(*bytes));
                 write!(f, "has {there} of its {all}: pages were given back")
@@ -106,6 +127,27 @@ impl fmt::Display for Problem {
                 let why = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "cannot be looked at: {why}")
             }
+        }
+    }
+}
+
+impl Problem {
+    /// What to type, where that is all it takes.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        let path = self.path.display();
+        match self.kind {
+            ProblemKind::Open { .. } => Some(format!("chmod 700 {path}")),
+            ProblemKind::Mode { .. } => Some(format!("chmod 600 {path}")),
+            ProblemKind::Owner { user, .. } => {
+                Some(format!("sudo chown {user} {path}, or another directory"))
+            }
+            ProblemKind::Holes { bytes, present } if present < bytes => {
+                let pool = self.path.ancestors().nth(2)?;
+                let dirty = self.path.extension() == Some(State::Dirty.name().as_ref());
+                dirty.then(|| format!("prezero pool scrub {}", pool.display()))
+            }
+            _ => None,
         }
     }
 }
@@ -146,6 +188,10 @@ impl Owned {
             return Err(ProblemKind::NotAFile);
         }
         self.check_owner(facts)?;
+        let mode = facts.st_mode & 0o7777;
+        if mode != 0o600 {
+            return Err(ProblemKind::Mode { mode });
+        }
         #[allow(clippy::useless_conversion)] // 32 bits on some machines
         let names = u64::from(facts.st_nlink);
         if names != 1 {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use prezero_host::Host;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, ftruncate, linkat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, ftruncate, linkat, openat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -65,7 +65,11 @@ impl Fresh {
     ) -> Result<Self, PoolError> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let made = openat(&dir.fd, c".", flags, Mode::RUSR | Mode::WUSR);
-        let made = made.and_then(|file| ftruncate(&file, len.bytes()).map(|()| file));
+        let made = made.and_then(|file| {
+            // Whatever the umask.
+            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+            ftruncate(&file, len.bytes()).map(|()| file)
+        });
         let file =
             made.map_err(|errno| PoolError::io("create a file in", &dir.path)(errno.into()))?;
         // One node's pages are all there are: no call that a container might refuse.

@@ -154,3 +154,56 @@ fn a_poisoned_segment_is_retired_and_another_one_leased() {
     let total = pool.status().unwrap().totals[0];
     assert_eq!((total.retired, total.leased), (1, 1));
 }
+
+#[test]
+fn pages_on_another_node_retire_their_segment() {
+    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let home = host.nodes[0].id;
+    let request = PoolRequest {
+        bytes: SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: vec![home],
+        exchange_only: false,
+    };
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    let all = TakeRequest {
+        max_bytes: u64::MAX,
+        ..TakeRequest::default()
+    };
+    drop(pool.take(&all).unwrap());
+    // Pages stay where they are; the directory says where they should be.
+    pool.has_node = |_| true;
+    let node = 4095;
+    let elsewhere = dir.join(format!("node{node}"));
+    std::fs::rename(dir.join(format!("node{home}")), &elsewhere).unwrap();
+    let scrub = || {
+        let request = ScrubRequest::default();
+        pool.scrub(&host, &request, &control).unwrap()
+    };
+    let report = scrub();
+    assert_eq!((report.segments, report.left.len()), (0, 1), "{report:?}");
+    let (left, found) = (&report.left[0], home);
+    assert_eq!(left.left, Left::Elsewhere { offset: 0, found });
+    assert_eq!(
+        left.to_string(),
+        format!(
+            "{} is retired: the page at offset 0x0 is on node {home}, not {node}",
+            left.path.display()
+        )
+    );
+    let status = pool.status().unwrap();
+    assert_eq!(status.segments[0].path, left.path);
+    assert_eq!(status.totals[0].retired, 1);
+    assert!(pool.take(&all).unwrap().is_empty(), "retired for good");
+    assert_eq!(scrub().segments, 0);
+    assert_eq!(pool.drain(None, None).unwrap().segments, 0);
+    let destroyed = pool.destroy().unwrap();
+    assert_eq!((destroyed.drained.segments, destroyed.left.len()), (1, 0));
+}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prezero_memory::pool::{Left, ScrubRequest, State};
+use prezero_memory::pool::ScrubRequest;
 use prezero_memory::{Cancel, Control, Host, Method, MethodChoice, NodeProgress, StoppedBy};
 
 use crate::fixture::{
@@ -95,48 +95,6 @@ fn exchanged_segments_keep_their_ids_and_are_zero() {
     let ids = |names: Vec<String>| names.iter().map(id).collect::<Vec<_>>();
     assert_eq!(ids(fixture.names()), ids(before));
     assert_clean_is_zero(&pool);
-}
-
-#[test]
-fn pages_on_another_node_retire_their_segment() {
-    let Some(fixture) = Fixture::new(2) else {
-        return;
-    };
-    let pool = stained(&fixture, 1);
-    // Pages stay where they are; the directory says where they should be.
-    let node = Host::probe()
-        .nodes
-        .iter()
-        .map(|node| node.id)
-        .max()
-        .unwrap_or(0)
-        + 1;
-    let elsewhere = fixture.dir().join(format!("node{node}"));
-    let home = fixture.node_dir();
-    std::fs::rename(&home, &elsewhere).expect("a free name");
-    let report = scrub(&pool);
-    assert_eq!((report.segments, report.left.len()), (0, 1), "{report:?}");
-    let left = &report.left[0];
-    let Left::Elsewhere { offset: 0, found } = left.left else {
-        panic!("{left:?}");
-    };
-    assert_eq!(
-        (left.node, left.bytes, &left.path),
-        (node, SEGMENT, &fixture.only(State::Retired))
-    );
-    assert_eq!(
-        left.to_string(),
-        format!(
-            "{} is retired: the page at offset 0x0 is on node {found}, not {node}",
-            left.path.display()
-        )
-    );
-    assert_eq!(counts(&pool), [0, 0, 0, 1, 0]);
-    assert!(take(&pool, u64::MAX).is_empty(), "retired for good");
-    assert_eq!(scrub(&pool).segments, 0);
-    assert_eq!(pool.drain(None, None).expect("readable").segments, 0);
-    let destroyed = pool.destroy().expect("readable");
-    assert_eq!((destroyed.drained.segments, destroyed.left.len()), (1, 0));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use prezero_memory::Class;
 use prezero_memory::pool::{Pool, PoolError, Problem, ProblemKind, State};
+use prezero_memory::{Class, Control, Host};
 
-use crate::fixture::{Fixture, PAGE, SEGMENT, counts, open, punch, scrub, take};
+use crate::fixture::{Fixture, PAGE, SEGMENT, counts, open, punch, request, scrub, take};
 
 /// Nothing is done to what is at `path`, and everybody who looks is told about it.
 #[track_caller]
@@ -252,4 +252,85 @@ fn a_directory_that_others_may_use_is_no_pool() {
     symlink(&dir, &link).expect("a link");
     let error = Pool::open(&link).expect_err("a link");
     assert_eq!(error.class(), Class::Usage, "{error:?}");
+}
+
+#[test]
+fn the_directory_of_a_node_that_this_host_does_not_have() {
+    let Some((fixture, path)) = with_dirty(2) else {
+        return;
+    };
+    // Larger than CONFIG_NODES_SHIFT allows.
+    let node = 4096;
+    let elsewhere = fixture.dir().join(format!("node{node}"));
+    fs::rename(fixture.node_dir(), &elsewhere).expect("a free name");
+    let kind = assert_left_alone(&fixture, &elsewhere);
+    assert_eq!(kind, ProblemKind::NoSuchNode { node });
+    let shown = elsewhere.display().to_string();
+    let problem = Problem {
+        path: elsewhere.clone(),
+        kind,
+    };
+    assert_eq!(
+        problem.to_string(),
+        format!("{shown} is for node 4096, which this host does not have")
+    );
+    assert!(elsewhere.join(path.file_name().expect("a name")).exists());
+    assert_eq!(counts(&Pool::open(&fixture.dir()).expect("a pool")), [0; 5]);
+}
+
+#[test]
+fn a_file_that_others_may_use() {
+    let Some((fixture, path)) = with_dirty(2) else {
+        return;
+    };
+    for mode in [0o644, 0o620, 0o400, 0o700] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its owner may");
+        let kind = assert_left_alone(&fixture, &path);
+        assert_eq!(kind, ProblemKind::Mode { mode });
+    }
+    let problem = Problem {
+        path: path.clone(),
+        kind: ProblemKind::Mode { mode: 0o644 },
+    };
+    let shown = path.display();
+    assert_eq!(
+        problem.to_string(),
+        format!("{shown} has mode 0644, not 0600")
+    );
+    assert_eq!(problem.fix(), Some(format!("chmod 600 {shown}")));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its owner may");
+    assert_eq!(
+        counts(&Pool::open(&fixture.dir()).expect("a pool")),
+        [0, 1, 0, 0, 0]
+    );
+}
+
+#[test]
+fn a_nodes_directory_is_no_pool() {
+    let Some(fixture) = Fixture::new(2) else {
+        return;
+    };
+    drop(fixture.pool(1));
+    let (node, dir) = (fixture.node_dir(), fixture.dir());
+    let asked = request(SEGMENT, SEGMENT);
+    let (host, control) = (Host::probe(), Control::default());
+    for error in [
+        Pool::open(&node).expect_err("a node's directory"),
+        Pool::create(&node, &asked, &host, None, &control).expect_err("a node's directory"),
+        Pool::open(&node.join("")).expect_err("with a slash"),
+        Pool::create(&dir.join("node77"), &asked, &host, None, &control)
+            .expect_err("a node's name"),
+    ] {
+        assert_eq!(error.class(), Class::Usage);
+        assert!(
+            error
+                .to_string()
+                .ends_with(" is the directory of a node, not a pool")
+                || error.to_string().contains("/ is the directory"),
+            "{error}"
+        );
+        assert_eq!(error.fix(), Some(dir.display().to_string()));
+    }
+    assert_eq!(fixture.names().len(), 1, "nothing was made there");
+    assert!(!dir.join("node77").exists());
 }

@@ -1,6 +1,5 @@
 //! What kind of error it is, and what to type.
 
-use super::super::problem::{Problem, ProblemKind};
 use super::super::scrub::Left;
 use super::PoolError;
 use crate::class::Class;
@@ -13,6 +12,7 @@ impl PoolError {
     pub fn class(&self) -> Class {
         match self {
             Self::Missing(_)
+            | Self::NodeDirectory(_)
             | Self::NotHugetlbfs { .. }
             | Self::PageSize { .. }
             | Self::NotWholeSegments { .. }
@@ -49,6 +49,10 @@ impl PoolError {
         let size = |bytes: u64| ByteSize(bytes).to_spec();
         Some(match self {
             Self::Missing(path) => format!("prezero pool create {} --size 16G", path.display()),
+            Self::NodeDirectory(path) => match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent.display().to_string(),
+                _ => ".".to_owned(),
+            },
             Self::NotHugetlbfs { mounts, .. } => match mounts.first() {
                 Some(mount) => mount.join("prezero").display().to_string(),
                 None => {
@@ -62,7 +66,7 @@ impl PoolError {
                     size(page.bytes())
                 )
             }
-            Self::Untrusted(problem) => return fix_of(problem),
+            Self::Untrusted(problem) => return problem.fix(),
             Self::NotWholeSegments { bytes, segment } => {
                 let segment = segment.bytes().max(1);
                 let below = bytes - bytes % segment;
@@ -121,16 +125,5 @@ impl PoolError {
                 _ => return None,
             },
         })
-    }
-}
-
-fn fix_of(problem: &Problem) -> Option<String> {
-    let path = problem.path.display();
-    match problem.kind {
-        ProblemKind::Open { .. } => Some(format!("chmod 700 {path}")),
-        ProblemKind::Owner { user, .. } => {
-            Some(format!("sudo chown {user} {path}, or another directory"))
-        }
-        _ => None,
     }
 }

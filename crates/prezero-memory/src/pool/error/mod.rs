@@ -25,6 +25,9 @@ pub enum PoolError {
     /// No directory.
     #[error("There is no pool {}", .0.display())]
     Missing(PathBuf),
+    /// The name of a node's directory, which is a part of a pool.
+    #[error("{} is the directory of a node, not a pool", .0.display())]
+    NodeDirectory(PathBuf),
     /// Not on hugetlbfs. Nothing is created there.
     #[error("{} is not on a hugetlbfs mount; {}", .path.display(), list(.mounts))]
     NotHugetlbfs {
