@@ -25,7 +25,7 @@ pub(crate) fn grow(
     )?)
 }
 
-/// The pages that the request would take if the pools were full.
+/// The pages that the request would take if the pools were full, next to the segments that it has.
 fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
     let mut full = host.clone();
     let bytes: u64 = request
@@ -42,7 +42,7 @@ fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
     let mut needs: Vec<PoolNeed> = Vec::new();
     for extent in plan
         .extents()
-        .filter(|extent| extent.backing().is_hugetlb())
+        .filter(|extent| extent.backing().is_hugetlb() && extent.segment().is_none())
     {
         let page = extent.page_size();
         let strict = matches!(extent.policy(), Some(Policy::Bind | Policy::Interleave));

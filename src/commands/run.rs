@@ -43,7 +43,8 @@ fn finish(report: &mut Report, result: Result<(), Failure>, json: bool) -> ExitC
     })
 }
 
-/// Adds hugepages where asked to, starts the machine, and gives them back. `populated` sees the
+/// Locks segments of a pool, adds the hugepages that are missing besides where asked to, starts the
+/// machine, and gives them back. `populated` sees the
 /// memory before the nodes of its pages are checked, `registered` just before the guest does.
 fn run(
     args: &RunArgs,
@@ -53,7 +54,7 @@ fn run(
     populated: &dyn Fn(&GuestRam<Populated>),
     registered: impl FnOnce(&VmRam),
 ) -> Result<(), Failure> {
-    let request = request(&args.memory, &args.populate)?;
+    let mut request = request(&args.memory, &args.populate)?;
     let method = args.method.as_deref().map(Method::named).transpose()?;
     let mut facts = RequestFacts::from(&request);
     facts.method = args.method.clone();
@@ -70,14 +71,6 @@ fn run(
     for problem in &host.problems {
         report.warn(problem.to_string());
     }
-    let mut growth = None;
-    if args.reserve {
-        // What cannot be at all is refused before the host is changed.
-        let grown = pools::grow(&host, &request, &control)?;
-        report.grown = grown.grown().iter().map(GrownPool::from).collect();
-        growth = Some(grown);
-        host = Host::probe();
-    }
     let mut machine = Machine {
         args,
         method,
@@ -86,10 +79,19 @@ fn run(
         clock: Stopwatch::new(start),
         populated,
     };
-    let result = machine.start(&host, request, growth.as_mut(), registered);
+    let segments = machine.lock_segments(&host, &mut request)?;
+    let mut growth = None;
+    if args.reserve {
+        // What cannot be at all is refused before the host is changed.
+        let grown = pools::grow(&host, &request, &control)?;
+        machine.report.grown = grown.grown().iter().map(GrownPool::from).collect();
+        growth = Some(grown);
+        host = Host::probe();
+    }
+    let result = machine.start(&host, request, segments, growth.as_mut(), registered);
     // The memory is gone by now, so its pages can be taken out of the pools.
     if let Some(Err(error)) = growth.map(Growth::give_back) {
-        report.warn(Failure::from(error).message);
+        machine.report.warn(Failure::from(error).message);
     }
     result
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::command::{Ran, prezero, run};
 use crate::contract::{list, number, text};
 use crate::killed::{killed, length_of};
+use crate::reserve::{may_reserve, until_total};
 use crate::sys::fill;
 
 const MIB: u64 = 1 << 20;
@@ -21,16 +22,15 @@ const SEGMENT: u64 = 16 * MIB;
 struct Pooled {
     pool: Pool,
     mount: PrivateMount,
-    _pages: Hugepages,
+    pages: Hugepages,
 }
 
 impl Pooled {
     fn new(segments: u64, pages: u64) -> Option<Self> {
-        Self::made(segments, pages, false)
+        Self::on(Hugepages::take(PAGE, pages)?, segments, false)
     }
 
-    fn made(segments: u64, pages: u64, exchange_only: bool) -> Option<Self> {
-        let pages = Hugepages::take(PAGE, pages)?;
+    fn on(pages: Hugepages, segments: u64, exchange_only: bool) -> Option<Self> {
         let mount = PrivateMount::hugetlbfs(PAGE)?;
         let host = Host::probe();
         let request = PoolRequest {
@@ -42,11 +42,7 @@ impl Pooled {
         let dir = mount.path().join("prezero");
         let made = Pool::create(&dir, &request, &host, None, &Control::default());
         let (pool, _) = made.expect("the pages are there");
-        Some(Self {
-            pool,
-            mount,
-            _pages: pages,
-        })
+        Some(Self { pool, mount, pages })
     }
 
     fn dir(&self) -> PathBuf {
@@ -108,7 +104,10 @@ fn dirty_segments_of_a_pool_that_is_exchange_only_are_left_alone() {
     if !require_kvm() {
         return;
     }
-    let Some(pooled) = Pooled::made(2, 40, true) else {
+    let Some(pages) = Hugepages::take(PAGE, 40) else {
+        return;
+    };
+    let Some(pooled) = Pooled::on(pages, 2, true) else {
         return;
     };
     let dir = pooled.dir();
@@ -270,6 +269,48 @@ fn segments_in_use_are_left_alone_and_fresh_pages_take_their_place() {
     );
     drop(lease);
     assert_eq!(pooled.free(), (0, 1));
+}
+
+#[test]
+fn pages_are_reserved_only_for_what_segments_do_not_supply() {
+    if !require_kvm() || !may_reserve() {
+        return;
+    }
+    // The pool has all of them.
+    let Some(pages) = Hugepages::exactly(PAGE, 2 * SEGMENT / PAGE) else {
+        return;
+    };
+    let Some(pooled) = Pooled::on(pages, 2, false) else {
+        return;
+    };
+    let dir = pooled.dir().display().to_string();
+    let guest = |mib: u64, pool: &str| {
+        let memory = format!("--memory size={mib}M,hugepages=on,hugepage_size=2M");
+        let ran = run(&format!(
+            "{memory} --reserve --prealloc --verify --json --pool {pool}"
+        ));
+        is_zero(ran, mib * MIB)
+    };
+    let before = pooled.pages.counters();
+    let given_back = || until_total(&pooled.pages, before.total);
+    let grown = |report: &Value| -> Vec<(u64, u64)> {
+        let grown = report["grown"].as_array().into_iter().flatten();
+        grown
+            .map(|pool| (number(pool, "asked_pages"), number(pool, "got_pages")))
+            .collect()
+    };
+    // Clean and dirty ones alike.
+    for _ in 0..2 {
+        let report = guest(32, &dir);
+        assert_eq!(grown(&report), [], "{report:#}");
+        let report = guest(48, &dir);
+        assert_eq!(grown(&report), [(8, 8)], "{report:#}");
+        assert_eq!(pooled.free(), (0, 2));
+        assert_eq!(given_back(), before.total);
+    }
+    let report = guest(32, "none");
+    assert_eq!(grown(&report), [(16, 16)], "{report:#}");
+    assert_eq!(given_back(), before.total);
 }
 
 #[test]

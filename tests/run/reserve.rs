@@ -239,7 +239,7 @@ fn operator(pages: i64) {
 }
 
 /// The counters lag behind the last munmap.
-fn until_total(pages: &Hugepages, wanted: u64) -> u64 {
+pub(crate) fn until_total(pages: &Hugepages, wanted: u64) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(2);
     while pages.counters().total != wanted && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(5));

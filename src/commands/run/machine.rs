@@ -35,20 +35,29 @@ pub(super) struct Machine<'a> {
 }
 
 impl Machine<'_> {
+    /// Locks the segments that the request may be made of, and tells it of them.
+    pub(super) fn lock_segments(
+        &mut self,
+        host: &Host,
+        request: &mut Request,
+    ) -> Result<Segments, Failure> {
+        let segments = Segments::lock(self.args, host, request, self.report)?;
+        request.recycled = segments.recycled();
+        if !segments.is_empty() {
+            self.lap("lease", segments.bytes());
+        }
+        Ok(segments)
+    }
+
     /// Starts the machine and fills in the report as far as it comes.
     pub(super) fn start(
         &mut self,
         host: &Host,
         request: Request,
+        segments: Segments,
         growth: Option<&mut Growth>,
         registered: impl FnOnce(&VmRam),
     ) -> Result<(), Failure> {
-        let mut request = request;
-        let segments = Segments::lock(self.args, host, &request, self.report)?;
-        request.recycled = segments.recycled();
-        if !segments.is_empty() {
-            self.lap("lease", segments.bytes());
-        }
         let planned = plan(host, &request)?;
         self.lap("plan", 0);
 
