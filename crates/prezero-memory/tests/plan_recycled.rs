@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use prezero_memory::{
-    Backing, Host, Origin, PageBytes, PageSize, Plan, Prealloc, Recycled, Request, plan,
+    Backing, Host, Origin, PageBytes, PageSize, Plan, PlanWarning, Prealloc, Recycled, Request,
+    plan,
 };
 
 const GIB: u64 = 1 << 30;
@@ -59,6 +60,18 @@ fn two_nodes() -> Host {
         }
     }
     host
+}
+
+#[test]
+fn a_segment_on_its_node_is_not_left_to_the_first_touch() {
+    let bound = |segments: &[Recycled]| {
+        let zone = "2G,hugepages=on,hugepage_size=2M,host_numa_node=1";
+        let plan = planned(&two_nodes(), zone, segments, Prealloc::Off);
+        plan.warnings()
+            .contains(&PlanWarning::BoundOnTouch { node: 1 })
+    };
+    assert!(bound(&[]) && bound(&[segment(1, 1, Origin::Clean)]));
+    assert!(!bound(&[segment(2, 1, Origin::Dirty)]));
 }
 
 #[test]

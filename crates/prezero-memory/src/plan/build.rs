@@ -216,9 +216,10 @@ fn warnings(
         });
     }
     if plan.prealloc == Prealloc::Off {
-        let bound = plan
-            .extents()
-            .filter(|extent| extent.bound() && extent.backing().is_hugetlb());
+        // The pages of a segment are there already.
+        let bound = plan.extents().filter(|extent| {
+            extent.bound() && extent.backing().is_hugetlb() && extent.segment().is_none()
+        });
         let mut nodes: Vec<u32> = bound.map(Extent::node).collect();
         nodes.sort_unstable();
         nodes.dedup();

@@ -28,7 +28,8 @@ impl GuestRam<Reserved> {
     /// What [`GuestRam::reserve`] would fail with for its nodes.
     pub fn try_policies(plan: &Plan) -> Result<(), ReserveError> {
         for extent in plan.extents() {
-            if let Some(policy) = extent.policy() {
+            // The pages of a segment are where they are.
+            if let Some(policy) = extent.policy().filter(|_| extent.segment().is_none()) {
                 policy::sys::attempt(policy, extent.nodes(), extent.node())
                     .map_err(|source| ReserveError::policy(extent, source))?;
             }
