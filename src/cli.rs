@@ -126,6 +126,15 @@ pub(crate) struct PopulateArgs {
     pub(crate) clear: ClearArg,
 }
 
+/// Which pool memory may come from; the same for every command that plans.
+#[derive(Debug, Args)]
+pub(crate) struct SegmentArgs {
+    /// Take memory from a pool of recycled hugepages as far as it has any: the one at the default place
+    /// (prezero on the hugetlbfs mount of the page size) if there is one, none, or the one in DIR.
+    #[arg(long, value_name = "auto|none|DIR", default_value = "auto")]
+    pub(crate) pool: PathBuf,
+}
+
 /// Which host is meant; the same for `plan` and `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct HostArgs {
@@ -148,10 +157,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) populate: PopulateArgs,
 
-    /// Take memory from a pool of recycled hugepages as far as it has any: the one at the default place
-    /// (prezero on the hugetlbfs mount of the page size) if there is one, none, or the one in DIR.
-    #[arg(long, value_name = "auto|none|DIR", default_value = "auto")]
-    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) segments: SegmentArgs,
 
     /// Add the hugepages that are missing to the kernel's pools (the node's, where one is asked
     /// for), and take them out again afterwards. Needs root.
@@ -188,6 +195,9 @@ pub(crate) struct PlanArgs {
     pub(crate) populate: PopulateArgs,
 
     #[command(flatten)]
+    pub(crate) segments: SegmentArgs,
+
+    #[command(flatten)]
     pub(crate) host: HostArgs,
 
     /// Print one JSON document (schema prezero/plan/1) to stdout.
@@ -213,6 +223,9 @@ pub(crate) struct DoctorArgs {
 
     #[command(flatten)]
     pub(crate) populate: PopulateArgs,
+
+    #[command(flatten)]
+    pub(crate) segments: SegmentArgs,
 
     /// Record what was read of the host in DIR, which must be new or empty: for `--root`, and for a
     /// bug report.

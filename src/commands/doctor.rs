@@ -8,6 +8,7 @@ mod leftovers;
 mod limits;
 mod memory;
 mod pools;
+mod recycled;
 mod unheld;
 
 use std::io::ErrorKind;
@@ -17,7 +18,9 @@ use std::process::ExitCode;
 use prezero_host::Host;
 use prezero_memory::{Class, Plan, Prealloc, Request, plan};
 
+use self::recycled::Recycled;
 use super::request::{check_root, request};
+use super::segments::check_recorded;
 use crate::cli::DoctorArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -42,6 +45,8 @@ struct Case<'a> {
     prealloc: Prealloc,
     /// What was asked for, if anything was, and what came of it.
     planned: Option<Result<&'a Plan, Failure>>,
+    /// What is said of pools of recycled pages.
+    recycled: Vec<Finding>,
     /// Bytes of guest memory asked for.
     wanted: u64,
 }
@@ -51,12 +56,13 @@ impl Case<'_> {
         self.planned.as_ref()?.as_ref().ok().copied()
     }
 
-    /// Bytes that would be taken from hugepages of this size, or from ordinary memory for `None`.
+    /// Bytes that would be taken from the kernel's hugepages of this size, or from ordinary memory for `None`.
     fn bytes_of(&self, page_size: Option<u64>) -> u64 {
         let extents = self.plan().into_iter().flat_map(Plan::extents);
         let size =
             |backing: prezero_memory::Backing, page: u64| backing.is_hugetlb().then_some(page);
         extents
+            .filter(|extent| extent.segment().is_none())
             .filter(|extent| size(extent.backing(), extent.page_size().bytes()) == page_size)
             .map(|extent| extent.len().bytes())
             .sum()
@@ -64,8 +70,9 @@ impl Case<'_> {
 }
 
 fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
-    let request = request(&args.memory, &args.populate)?;
+    let mut request = request(&args.memory, &args.populate)?;
     check_root(&args.host.root)?;
+    check_recorded(&args.segments.pool, &args.host.root)?;
     if let Some(dir) = &args.record {
         report.recorded =
             Host::record(&args.host.root, dir).map_err(|error| unrecorded(dir, &error))?;
@@ -73,6 +80,11 @@ fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
     let host = Host::read(&args.host.root);
     report.host = Some((&host).into());
     report.pools = PoolRow::of(&host);
+    let mut recycled = Recycled::default();
+    if args.host.root == Path::new("/") {
+        recycled = recycled::look(&args.segments.pool, &host, &mut request);
+    }
+    report.recycled = recycled.pools;
     let planned = (!request.zones.is_empty()).then(|| plan(&host, &request));
     let case = Case {
         host: &host,
@@ -82,6 +94,7 @@ fn run(args: &DoctorArgs, report: &mut DoctorReport) -> Result<(), Failure> {
             Ok(plan) => Ok(plan),
             Err(error) => Err(error.clone().into()),
         }),
+        recycled: recycled.findings,
         wanted: bytes(&request),
     };
     if let Some(plan) = case.plan() {
@@ -115,6 +128,7 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     found.extend(memory::unread_files(case.host));
     found.extend(pools::pools(case));
     found.extend(pools::mounts(case.host));
+    found.extend(case.recycled.iter().cloned());
     found.extend(limits::cgroups(case));
     found.extend(limits::process(case.host));
     found.extend(cpus::check(case));
@@ -135,12 +149,12 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// The problem that a run would end with: it plans before it opens /dev/kvm, and populates last.
+/// The problem that a run would end with: it opens its pool before it plans, plans before it opens
+/// /dev/kvm, and populates last.
 fn first_problem(findings: &[Finding]) -> Option<Failure> {
-    let planning = findings
-        .iter()
-        .filter(|finding| finding.name == memory::NAME);
-    planning.chain(findings).find_map(Finding::failure)
+    let named = |name| findings.iter().filter(move |finding| finding.name == name);
+    let first = named(recycled::NAME).chain(named(memory::NAME));
+    first.chain(findings).find_map(Finding::failure)
 }
 
 fn bytes(request: &Request) -> u64 {

@@ -9,3 +9,4 @@ pub(crate) mod pool_place;
 mod pools;
 mod request;
 pub(crate) mod run;
+mod segments;

@@ -1,15 +1,17 @@
 //! `prezero plan`: what `run` would do, without doing it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use prezero_host::Host;
 use prezero_memory::plan;
 
 use super::request::{check_root, request};
+use super::segments::{check_recorded, foresee, pool_for};
 use crate::cli::PlanArgs;
 use crate::failure::Failure;
 use crate::output;
-use crate::report::facts::ErrorFacts;
+use crate::report::facts::{ErrorFacts, PoolUse};
 use crate::report::plan::PlanReport;
 
 /// Runs the command and prints its report.
@@ -26,11 +28,23 @@ pub(crate) fn main(args: &PlanArgs) -> ExitCode {
 }
 
 fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
-    let request = request(&args.memory, &args.populate)?;
+    let mut request = request(&args.memory, &args.populate)?;
     report.request = Some((&request).into());
-    check_root(&args.host.root)?;
-    let host = Host::read(&args.host.root);
+    let (root, choice) = (args.host.root.as_path(), args.segments.pool.as_path());
+    check_root(root)?;
+    check_recorded(choice, root)?;
+    let host = Host::read(root);
     report.set_host(&host);
-    report.set_plan(&plan(&host, &request)?);
+    let mut dir = None;
+    if root == Path::new("/") {
+        let mut warn = |warning| report.warnings.push(warning);
+        if let Some(pool) = pool_for(choice, &host, &request, &mut warn)? {
+            foresee(&pool.status()?, &mut request, &mut warn)?;
+            dir = Some(pool.path().to_owned());
+        }
+    }
+    let planned = plan(&host, &request)?;
+    report.set_plan(&planned);
+    report.pool = dir.and_then(|dir| PoolUse::of(&planned, &dir));
     Ok(())
 }

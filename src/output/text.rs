@@ -67,6 +67,9 @@ pub(crate) fn run(out: &mut impl Write, report: &Report) -> io::Result<()> {
 /// The summary of a plan.
 pub(crate) fn plan(out: &mut impl Write, report: &PlanReport) -> io::Result<()> {
     regions(out, &report.regions)?;
+    if let Some(pool) = &report.pool {
+        writeln!(out, "pool      {}", pool.describe())?;
+    }
     let several = (report.host.as_ref()).is_some_and(HostFacts::has_several_nodes);
     if several && report.regions.iter().any(Region::follows_free_pages) {
         writeln!(
@@ -96,7 +99,7 @@ pub(crate) fn plan(out: &mut impl Write, report: &PlanReport) -> io::Result<()> 
 }
 
 fn regions(out: &mut impl Write, regions: &[Region]) -> io::Result<()> {
-    for (n, region) in regions.iter().enumerate() {
+    for (n, region) in Region::joined(regions).iter().enumerate() {
         let title = if n == 0 { "memory" } else { "" };
         writeln!(out, "{title:10}{}", region.describe())?;
     }
@@ -129,13 +132,9 @@ fn remark(report: &Report, phase: &Phase) -> String {
                 report.workers.len()
             )
         }
-        ("lease", _) => report.pool.as_ref().map_or(String::new(), |pool| {
-            let (clean, dirty) = (pool.clean_segments, pool.dirty_segments);
-            format!(
-                "   {clean} clean and {dirty} dirty segments of {}",
-                pool.dir
-            )
-        }),
+        ("lease", _) => {
+            (report.pool.as_ref()).map_or(String::new(), |pool| format!("   {}", pool.describe()))
+        }
         ("calibrate", _) => {
             let tried = report.clear.iter().map(describe_trials);
             format!("   {}", tried.collect::<Vec<_>>().join("; "))

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use prezero_host::Host;
 use prezero_memory::Class;
+use prezero_memory::pool::Status;
 use serde::{Serialize, Serializer};
 
 use super::calibration::CalibrationFacts;
 use super::facts::{ErrorFacts, HostFacts, Region};
+use super::pool::TotalFacts;
 use crate::failure::{Failure, class_name};
 
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +20,9 @@ pub(crate) struct DoctorReport {
     pub(crate) findings: Vec<Finding>,
     pub(crate) pools: Vec<PoolRow>,
     pub(crate) regions: Vec<Region>,
+    /// Pools of recycled pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) recycled: Vec<RecycledPool>,
     /// Of `--calibrate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) calibration: Option<CalibrationFacts>,
@@ -37,6 +42,7 @@ impl DoctorReport {
             findings: Vec::new(),
             pools: Vec::new(),
             regions: Vec::new(),
+            recycled: Vec::new(),
             calibration: None,
             recorded: Vec::new(),
             error: None,
@@ -121,6 +127,24 @@ impl Finding {
             message: self.message.clone(),
             fix: self.fix.clone(),
         })
+    }
+}
+
+/// A pool of recycled pages.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RecycledPool {
+    pub(crate) dir: PathBuf,
+    pub(crate) page_size: u64,
+    pub(crate) totals: Vec<TotalFacts>,
+}
+
+impl From<&Status> for RecycledPool {
+    fn from(status: &Status) -> Self {
+        Self {
+            dir: status.path.clone(),
+            page_size: status.page_size.bytes(),
+            totals: status.totals.iter().map(Into::into).collect(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the reports of several commands have in common: the host, the request, the planned memory.
 
+use std::path::Path;
+
 use prezero_host::Host;
 use prezero_memory::{ByteSize, ClearExtents, IdSet, Origin, Plan, Policy, Prealloc, Request};
 use serde::Serialize;
@@ -88,7 +90,7 @@ impl From<&Request> for RequestFacts {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Region {
     gpa: u64,
     len: u64,
@@ -128,6 +130,27 @@ impl Region {
         regions.collect()
     }
 
+    /// For people: segments of a pool that are alike are one region, however many they are.
+    pub(crate) fn joined(regions: &[Self]) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for region in regions {
+            match joined.last_mut() {
+                Some(last) if last.goes_on_as(region) => last.len += region.len,
+                _ => joined.push(region.clone()),
+            }
+        }
+        joined
+    }
+
+    fn goes_on_as(&self, next: &Self) -> bool {
+        let after = Self {
+            gpa: self.gpa + self.len,
+            len: next.len,
+            ..self.clone()
+        };
+        self.backing == "pool" && after == *next
+    }
+
     /// One line for people.
     pub(crate) fn describe(&self) -> String {
         let size = ByteSize(self.len);
@@ -162,6 +185,64 @@ impl Region {
     /// Whether the planner chose the node.
     pub(crate) fn follows_free_pages(&self) -> bool {
         self.policy.is_none()
+    }
+}
+
+/// What a guest has from a pool, and what besides.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PoolUse {
+    pub(crate) dir: String,
+    pub(crate) clean_segments: u64,
+    pub(crate) dirty_segments: u64,
+    pub(crate) clean_bytes: u64,
+    pub(crate) dirty_bytes: u64,
+    /// Of the guest's other memory.
+    pub(crate) fresh_bytes: u64,
+}
+
+impl PoolUse {
+    /// What a plan takes from the pool in `dir`; `None` if that is nothing.
+    pub(crate) fn of(plan: &Plan, dir: &Path) -> Option<Self> {
+        let bytes = |origin: Origin| -> u64 {
+            let extents = plan.extents().filter(|extent| extent.origin() == origin);
+            extents.map(|extent| extent.len().bytes()).sum()
+        };
+        let segments = |origin: Origin| {
+            let extents = plan.extents().filter(|extent| extent.origin() == origin);
+            // One segment may be on both sides of a hole.
+            let mut segments: Vec<usize> = extents
+                .filter_map(|extent| Some(extent.segment()?.0))
+                .collect();
+            segments.sort_unstable();
+            segments.dedup();
+            segments.len() as u64
+        };
+        let (clean, dirty) = (segments(Origin::Clean), segments(Origin::Dirty));
+        (clean + dirty > 0).then(|| Self {
+            dir: dir.display().to_string(),
+            clean_segments: clean,
+            dirty_segments: dirty,
+            clean_bytes: bytes(Origin::Clean),
+            dirty_bytes: bytes(Origin::Dirty),
+            fresh_bytes: bytes(Origin::Fresh),
+        })
+    }
+
+    /// For people: "2 clean segments (32 MiB) and 1 dirty segment (16 MiB) of DIR, 16 MiB fresh".
+    pub(crate) fn describe(&self) -> String {
+        let part = |segments: u64, state: &str, bytes: u64| {
+            let plural = if segments == 1 { "" } else { "s" };
+            let bytes = ByteSize(bytes);
+            (segments > 0).then(|| format!("{segments} {state} segment{plural} ({bytes})"))
+        };
+        let clean = part(self.clean_segments, "clean", self.clean_bytes);
+        let dirty = part(self.dirty_segments, "dirty", self.dirty_bytes);
+        let parts: Vec<String> = clean.into_iter().chain(dirty).collect();
+        let fresh = match self.fresh_bytes {
+            0 => String::new(),
+            bytes => format!(", {} fresh", ByteSize(bytes)),
+        };
+        format!("{} of {}{fresh}", parts.join(" and "), self.dir)
     }
 }
 

@@ -4,7 +4,7 @@ use prezero_host::Host;
 use prezero_memory::{Plan, WorkerPlan};
 use serde::Serialize;
 
-use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
+use super::facts::{ErrorFacts, HostFacts, PoolUse, Region, RequestFacts, Slot};
 
 /// Keys as in `prezero/run/1`, without what only a run can know.
 #[derive(Clone, Debug, Serialize)]
@@ -16,6 +16,9 @@ pub(crate) struct PlanReport {
     pub(crate) regions: Vec<Region>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) workers: Vec<Worker>,
+    /// The pool that segments would be taken from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<PoolUse>,
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
@@ -48,6 +51,7 @@ impl PlanReport {
             regions: Vec::new(),
             slots: Vec::new(),
             workers: Vec::new(),
+            pool: None,
             warnings: Vec::new(),
             error: None,
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use prezero_memory::{ChosenMethod, ClearReport, Grown, Placement, Plan, WorkerReport};
 use serde::Serialize;
 
-use super::facts::{ErrorFacts, HostFacts, Region, RequestFacts, Slot};
+use super::facts::{ErrorFacts, HostFacts, PoolUse, Region, RequestFacts, Slot};
 use crate::output;
 
 /// Durations are reported in nanoseconds; 584 years fit.
@@ -60,14 +60,6 @@ pub(crate) struct Worker {
     pub(crate) populated_bytes: u64,
     pub(crate) cleared_bytes: u64,
     pub(crate) cpu_ns: u64,
-}
-
-/// What a run took from a pool.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PoolUse {
-    pub(crate) dir: String,
-    pub(crate) clean_segments: u64,
-    pub(crate) dirty_segments: u64,
 }
 
 /// The method that cleared a node's memory, and why it was chosen.

@@ -26,7 +26,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn fits(host: &Host, plan: &Plan) -> Vec<Finding> {
-    let regions: Vec<String> = Region::of(plan).iter().map(Region::describe).collect();
+    let regions: Vec<String> = Region::joined(&Region::of(plan))
+        .iter()
+        .map(Region::describe)
+        .collect();
     let mut found = vec![Finding::ok(NAME, regions.join("; "))];
     for warning in plan.warnings() {
         let (message, fix) = match warning {
@@ -80,7 +83,10 @@ pub(super) fn paths(case: &Case<'_>) -> Vec<Finding> {
 /// Whether the policies that were planned are allowed, by trying.
 pub(super) fn policies(case: &Case<'_>) -> Vec<Finding> {
     const NAME: &str = "policy";
-    let asked = |plan: &&Plan| plan.extents().any(|extent| extent.policy().is_some());
+    let asked = |plan: &&Plan| {
+        let mut fresh = plan.extents().filter(|extent| extent.segment().is_none());
+        fresh.any(|extent| extent.policy().is_some())
+    };
     let Some(plan) = case.plan().filter(asked) else {
         return Vec::new();
     };

@@ -1,11 +1,11 @@
 //! Taking segments: which are locked, in which order.
 
-use std::cmp::Reverse;
 use std::thread;
 use std::time::Duration;
 
 use super::Pool;
 use super::error::PoolError;
+use super::forecast::order;
 use super::holders::{Search, locked_files};
 use super::lease::Lease;
 use super::lock::{Locked, NotLocked};
@@ -48,8 +48,9 @@ impl Found {
 
 impl Pool {
     /// Locks free segments: clean ones first, then dirty ones, the largest first, each only if it fits into
-    /// what is left of the bytes wanted; of a pool that is exchange-only clean ones alone. What is short is simply not there: the caller fills up with fresh
-    /// pages. Nobody is waited for, and nothing is changed until [`Locked::lease`].
+    /// what is left of the bytes wanted; of a pool that is exchange-only clean ones alone. What is short is
+    /// simply not there: the caller fills up with fresh pages. Nobody is waited for, and nothing is changed
+    /// until [`Locked::lease`].
     ///
     /// # Errors
     ///
@@ -79,8 +80,7 @@ impl Pool {
             // child calls execve(2), and others try what we are trying.
             thread::sleep(AGAIN);
             busy = self.try_each(busy, request, &mut found);
-            let order = |locked: &Locked| (locked.name().state, Reverse(locked.len().bytes()));
-            found.locked.sort_by_key(order);
+            found.locked.sort_by_key(|locked| order(locked.name()));
         }
         found.busy = busy.len() as u64;
         Ok(found)
@@ -211,12 +211,7 @@ impl Pool {
 /// The segments that a request would take, in the order of taking.
 fn wanted(segments: Vec<Listed>, request: &TakeRequest) -> Vec<Listed> {
     let mut wanted = segments;
-    wanted.retain(|listed| {
-        listed.name.state.origin().is_some()
-            && request.node.is_none_or(|node| listed.dir.node == node)
-            && request.exact.is_none_or(|bytes| listed.name.bytes == bytes)
-    });
-    let order = |listed: &Listed| (listed.name.state, Reverse(listed.name.bytes));
-    wanted.sort_by_key(order);
+    wanted.retain(|listed| request.wants(listed.dir.node, listed.name));
+    wanted.sort_by_key(|listed| order(listed.name));
     wanted
 }
