@@ -165,6 +165,10 @@ pub(crate) struct PoolDrainArgs {
     /// Only segments of this length.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) segment: Option<u64>,
+
+    /// Print one JSON document (schema prezero/pool-drain/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -176,6 +180,10 @@ code is 3 or 4 then.
 pub(crate) struct PoolDestroyArgs {
     /// The pool [default: the host's].
     pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON document (schema prezero/pool-destroy/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn rate(text: &str) -> Result<NonZeroU64, String> {

@@ -77,7 +77,7 @@ pub(crate) fn foresee(
     let mut forecast = status.forecast();
     let mut segments = Vec::new();
     for problem in &status.problems {
-        warn(output::pool::left_alone(problem));
+        warn(output::pool::left_alone(&problem.into()));
     }
     for_each_zone(request, |wanted| {
         let mut found = forecast.lock(wanted);

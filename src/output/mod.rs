@@ -21,6 +21,7 @@ use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
 use crate::report::pool::{CreateReport, StatusReport};
+use crate::report::pool_drain::DrainReport;
 use crate::report::pool_scrub::ScrubReport;
 use crate::report::run::Report;
 
@@ -52,14 +53,6 @@ pub(crate) fn finish(
         code = code.max(exit_code(Class::Internal));
     }
     ExitCode::from(code)
-}
-
-/// Prints the error of a command that has printed its result, if it had any, and chooses the exit code.
-pub(crate) fn done(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failed(&failure, exit_code(failure.class)),
-    }
 }
 
 /// Prints an error and ends with `code`.
@@ -143,6 +136,20 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &StatusReport {
                     error: facts,
                     ..StatusReport::new()
+                },
+            ),
+            ("pool", "drain") => print_json(
+                &mut stdout,
+                &DrainReport {
+                    error: facts,
+                    ..DrainReport::drain()
+                },
+            ),
+            ("pool", "destroy") => print_json(
+                &mut stdout,
+                &DrainReport {
+                    error: facts,
+                    ..DrainReport::destroy()
                 },
             ),
             ("pool", "scrub") => print_json(

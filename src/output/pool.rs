@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
-use prezero_memory::pool::{Drained, Problem, ScrubReport as Pass};
+use prezero_memory::pool::ScrubReport as Pass;
 
 use super::figures::table;
-use crate::report::pool::{Count, CreateReport, HolderFacts, StatusReport, TotalFacts};
+use crate::report::pool::{
+    Count, CreateReport, HolderFacts, ProblemFacts, StatusReport, TotalFacts,
+};
+use crate::report::pool_drain::DrainReport;
 use crate::report::pool_scrub::ScrubReport;
 
 /// What was added, what there is now and who pays.
@@ -39,10 +42,11 @@ pub(crate) fn create(out: &mut impl Write, report: &CreateReport) -> io::Result<
 }
 
 /// What is said of something that nothing is done to.
-pub(crate) fn left_alone(problem: &Problem) -> String {
-    match problem.fix() {
-        None => format!("{problem}: it is left alone"),
-        Some(fix) => format!("{problem}: it is left alone\n  fix: {fix}"),
+pub(crate) fn left_alone(problem: &ProblemFacts) -> String {
+    let message = &problem.message;
+    match &problem.fix {
+        None => format!("{message}: it is left alone"),
+        Some(fix) => format!("{message}: it is left alone\n  fix: {fix}"),
     }
 }
 
@@ -156,14 +160,21 @@ pub(crate) fn pass(out: &mut impl Write, pass: &Pass) -> io::Result<()> {
 }
 
 /// What was given back, and what is in use.
-pub(crate) fn drained(out: &mut impl Write, drained: &Drained) -> io::Result<()> {
-    let (segments, bytes) = (counted(drained.segments), ByteSize(drained.bytes));
-    writeln!(out, "gave back {bytes} in {segments}")?;
-    for (path, by) in &drained.busy {
-        let by: Vec<HolderFacts> = by.iter().map(Into::into).collect();
-        writeln!(out, "in use   {} by {}", path.display(), holders(&by))?;
+pub(crate) fn drained(out: &mut impl Write, report: &DrainReport) -> io::Result<()> {
+    let Some(Count { segments, bytes }) = report.given_back else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "gave back {} in {}",
+        ByteSize(bytes),
+        counted(segments)
+    )?;
+    for busy in &report.busy {
+        let by = holders(&busy.holders);
+        writeln!(out, "in use   {} by {by}", busy.path.display())?;
     }
-    out.flush()
+    Ok(())
 }
 
 fn counted(segments: u64) -> String {

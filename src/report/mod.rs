@@ -6,5 +6,6 @@ pub(crate) mod doctor;
 pub(crate) mod facts;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod pool_drain;
 pub(crate) mod pool_scrub;
 pub(crate) mod run;

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use serde_json::json;
+
+use crate::command::error_of;
 use crate::fixture::{Fixture, Supervised};
 
 #[test]
@@ -9,7 +12,9 @@ fn nothing_is_left_of_a_pool_that_is_free() {
     let Some(fixture) = Fixture::with_pool(2) else {
         return;
     };
-    fixture.pool("destroy", "").exits_with(0);
+    let report = fixture.pool("destroy", "--json").exits_with(0).json();
+    assert_eq!(report["given_back"]["segments"], 2, "{report:#}");
+    assert_eq!(report["left"], json!([]), "{report:#}");
     assert!(!fixture.dir().exists());
     fixture.pages.assert_clean();
 }
@@ -32,8 +37,14 @@ fn what_is_not_the_pools_stays() {
     };
     let note = fixture.dir().join("note");
     fs::write(&note, "").expect("a new file");
-    let ran = fixture.pool("destroy", "").exits_with(4);
+    let ran = fixture.pool("destroy", "--json").exits_with(4);
     assert!(ran.stderr.contains("is not a name of a pool's"), "{ran:#?}");
+    let report = ran.json();
+    assert_eq!(report["schema"], "prezero/pool-destroy/1");
+    assert_eq!(error_of(&report).0, "host");
+    assert_eq!(report["given_back"]["segments"], 1);
+    assert_eq!(report["left"], json!([fixture.dir()]), "{report:#}");
+    assert_eq!(report["problems"][0]["kind"], "unknown-name");
     assert!(note.exists());
     assert_eq!(fixture.counts(), [0; 5]);
 }

@@ -1,5 +1,8 @@
 //! `prezero pool drain`.
 
+use serde_json::json;
+
+use crate::command::error_of;
 use crate::fixture::{Fixture, Supervised};
 
 #[test]
@@ -14,8 +17,10 @@ fn pages_go_back_to_the_kernel_dirty_ones_first() {
     assert_eq!(ran.stdout, "gave back 4 MiB in 1 segment\n");
     assert_eq!(fixture.counts(), [2, 0, 0, 0, 0]);
     assert_eq!(fixture.pages.counters().free, free + 2);
-    let ran = fixture.pool("drain", "").exits_with(0);
-    assert_eq!(ran.stdout, "gave back 8 MiB in 2 segments\n");
+    let report = fixture.pool("drain", "--json").exits_with(0).json();
+    let given_back = json!({ "segments": 2, "bytes": 8 << 20 });
+    assert_eq!(report["given_back"], given_back, "{report:#}");
+    assert!(report.get("error").is_none(), "{report:#}");
     assert_eq!(fixture.pages.counters().free, free + 6);
 }
 
@@ -36,6 +41,17 @@ fn a_leased_segment_stays_and_its_holder_is_named() {
     );
     // Asked for whatever is free, that is nothing.
     fixture.pool("drain", "").exits_with(0);
+    let ran = fixture.pool("drain", "--size 4M --json").exits_with(3);
+    let report = ran.json();
+    assert_eq!(report["schema"], "prezero/pool-drain/1");
+    assert_eq!(error_of(&report).0, "shortage");
+    assert_eq!(report["given_back"]["bytes"], 0, "{report:#}");
+    assert!(report.get("left").is_none(), "{report:#}");
+    let busy = report["busy"].as_array().expect("a list");
+    assert_eq!(busy.len(), 1, "{report:#}");
+    assert_eq!(busy[0]["path"], fixture.segments()[0].display().to_string());
+    let by = busy[0]["holders"].as_array().expect("a list");
+    assert!(by.iter().any(|by| by["comm"] == "sleep"), "{report:#}");
     assert_eq!(fixture.counts(), [0, 0, 1, 0, 0]);
 }
 

@@ -22,6 +22,12 @@ fn command_lines_that_cannot_be_read_are_answered_in_json() {
         ),
         ("pool status --json --no", "prezero/pool-status/1", "--no"),
         (
+            "pool drain --json --size x",
+            "prezero/pool-drain/1",
+            "--size",
+        ),
+        ("pool destroy --json --no", "prezero/pool-destroy/1", "--no"),
+        (
             "pool scrub --json --rate x",
             "prezero/pool-scrub/1",
             "--rate",
@@ -54,6 +60,11 @@ fn what_is_no_pool_is_a_usage_error() {
         let (message, fix) = ran.error_and_fix();
         assert!(message.starts_with("There is no pool "), "{message}");
         assert!(fix.starts_with("prezero pool create "), "{fix}");
+        let json = format!("pool {what} {} --json", missing.display());
+        let report = finish(prezero(&json)).exits_with(2).json();
+        assert_eq!(report["schema"], format!("prezero/pool-{what}/1"));
+        assert_eq!(report["pool"], missing.display().to_string());
+        assert_eq!(error_of(&report), ("usage", message, Some(fix)));
         let ran = finish(prezero(&format!("pool {what} {}", dir.display()))).exits_with(2);
         let (message, _) = ran.error_and_fix();
         assert!(message.contains("is not on a hugetlbfs mount"), "{message}");

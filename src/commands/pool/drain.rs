@@ -1,31 +1,47 @@
 //! `prezero pool drain` and `destroy`: pages go back to the kernel.
 
-use std::io;
 use std::process::ExitCode;
 
-use prezero_memory::pool::{Drained, Pool};
+use prezero_memory::pool::Pool;
 use prezero_memory::{ByteSize, Class};
 
 use super::place;
 use crate::cli::{PoolDestroyArgs, PoolDrainArgs};
 use crate::failure::Failure;
 use crate::output;
+use crate::report::facts::ErrorFacts;
+use crate::report::pool_drain::DrainReport;
 
 /// Runs `drain` and says what became of the segments.
 pub(super) fn main(args: &PoolDrainArgs) -> ExitCode {
-    output::done(drain(args))
+    let mut report = DrainReport::drain();
+    let result = drain(args, &mut report);
+    finish(report, result, args.json)
 }
 
 /// Runs `destroy` and says what became of the pool.
 pub(super) fn destroy(args: &PoolDestroyArgs) -> ExitCode {
-    output::done(destroy_all(args))
+    let mut report = DrainReport::destroy();
+    let result = destroy_all(args, &mut report);
+    finish(report, result, args.json)
 }
 
-fn drain(args: &PoolDrainArgs) -> Result<(), Failure> {
+fn finish(mut report: DrainReport, result: Result<(), Failure>, json: bool) -> ExitCode {
+    for problem in &report.problems {
+        output::warn(&output::pool::left_alone(problem));
+    }
+    report.error = result.as_ref().err().map(ErrorFacts::from);
+    output::finish(&report, result, json, |out| {
+        output::pool::drained(out, &report)
+    })
+}
+
+fn drain(args: &PoolDrainArgs, report: &mut DrainReport) -> Result<(), Failure> {
     let (dir, _) = place(args.dir.as_deref())?;
+    report.pool = Some(dir.clone());
     let pool = Pool::open(&dir)?;
     let drained = pool.drain(args.segment, args.size)?;
-    say(&drained)?;
+    report.set_drained(&drained);
     match args.size.filter(|asked| drained.bytes < *asked) {
         None => Ok(()),
         Some(asked) => Err(Failure {
@@ -41,35 +57,25 @@ fn drain(args: &PoolDrainArgs) -> Result<(), Failure> {
     }
 }
 
-fn destroy_all(args: &PoolDestroyArgs) -> Result<(), Failure> {
+fn destroy_all(args: &PoolDestroyArgs, report: &mut DrainReport) -> Result<(), Failure> {
     let (dir, _) = place(args.dir.as_deref())?;
+    report.pool = Some(dir.clone());
     let destroyed = Pool::open(&dir)?.destroy()?;
-    let drained = &destroyed.drained;
-    say(drained)?;
+    report.set_destroyed(&destroyed);
     if destroyed.left.is_empty() {
         return Ok(());
     }
-    let (class, why) = match drained.busy.is_empty() {
-        false => (
-            Class::Shortage,
-            format!("segments in use: {}", drained.busy.len()),
-        ),
-        true => (
+    let busy = destroyed.drained.busy.len();
+    let (class, why) = match busy {
+        0 => (
             Class::Host,
             "there is something else in it, which is left alone".to_owned(),
         ),
+        busy => (Class::Shortage, format!("segments in use: {busy}")),
     };
     Err(Failure {
         class,
         message: format!("{} is still there: {why}", dir.display()),
         fix: Some(format!("prezero pool status {}", dir.display())),
     })
-}
-
-fn say(drained: &Drained) -> Result<(), Failure> {
-    for problem in &drained.problems {
-        output::warn(&output::pool::left_alone(problem));
-    }
-    output::pool::drained(&mut io::stdout().lock(), drained)
-        .map_err(|error| Failure::new(Class::Internal, &error, None))
 }

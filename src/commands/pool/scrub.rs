@@ -134,7 +134,7 @@ fn warn(pass: &Pass, told: Option<&str>) {
         output::warn(&left);
     }
     for problem in &pass.problems {
-        output::warn(&output::pool::left_alone(problem));
+        output::warn(&output::pool::left_alone(&problem.into()));
     }
 }
 

@@ -44,7 +44,7 @@ impl Segments {
             }
             for problem in found.problems {
                 if !told.contains(&problem) {
-                    warn(output::pool::left_alone(&problem));
+                    warn(output::pool::left_alone(&(&problem).into()));
                     told.push(problem);
                 }
             }
