@@ -20,7 +20,7 @@ Examples:
     --memory size=0 --memory-zone id=m0,size={size},file={path},shared=on --kernel vmlinux
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to COMMAND, except those \
-of the terminal, which it gets itself.
+of the terminal that it gets itself.
 
 Exit codes: COMMAND's own, or 128 and the number of the signal that ended it. Before it is started:
   1 anything not listed here

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command};
 
 /// `kill(2)`.
 pub(crate) fn kill(pid: u32, signal: i32) {
@@ -65,4 +67,61 @@ pub(crate) fn kill_group(group: u32) -> bool {
     let group = i32::try_from(group).expect("process ids are positive");
     // SAFETY: kill takes no pointer.
     unsafe { libc::kill(-group, libc::SIGKILL) == 0 }
+}
+
+/// A terminal, seen from the side of its keys. Dropped, it hangs up.
+#[derive(Debug)]
+pub(crate) struct Terminal(File);
+
+impl Terminal {
+    /// Starts a command that leads a session on a new terminal, with the terminal as its stdin.
+    #[track_caller]
+    pub(crate) fn spawn(command: &mut Command) -> (Self, Child) {
+        let keys = File::options().read(true).write(true).open("/dev/ptmx");
+        let keys = keys.expect("a terminal");
+        let unlocked: libc::c_int = 0;
+        let access = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        // SAFETY: ioctl_tty(2): the first call reads an int, the second takes flags and returns a descriptor
+        // that nobody else has.
+        let screen = unsafe {
+            libc::ioctl(keys.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked);
+            libc::ioctl(keys.as_raw_fd(), libc::TIOCGPTPEER, access)
+        };
+        assert!(screen >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: it is open, and nobody else's.
+        let screen = unsafe { OwnedFd::from_raw_fd(screen) };
+        command.stdin(screen);
+        let lead = || {
+            // SAFETY: both calls are safe between fork and exec, and stdin is the terminal by now.
+            let failed = unsafe { libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 };
+            match failed {
+                true => Err(io::Error::last_os_error()),
+                false => Ok(()),
+            }
+        };
+        // SAFETY: it allocates nothing.
+        unsafe { command.pre_exec(lead) };
+        let child = command.spawn().expect("it starts");
+        // The parent's copy of the screen would keep it open.
+        command.stdin(std::process::Stdio::null());
+        (Self(keys), child)
+    }
+
+    pub(crate) fn press(&self, key: u8) {
+        let written = io::Write::write(&mut &self.0, &[key]);
+        assert_eq!(written.expect("it is open"), 1);
+    }
+
+    /// Gives it as many columns.
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = libc::winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: TIOCSWINSZ reads a winsize (ioctl_tty(2)).
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    }
 }

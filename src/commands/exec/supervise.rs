@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
-use super::sys::{Signal, Signals, send};
+use super::sys::{Signal, Signals, has_had_it_too, send};
 
 /// Waits until the command ends, and returns the exit code that stands for it: its own, or 128 and the
 /// signal that ended it, as a shell has it.
@@ -19,8 +19,8 @@ pub(super) fn to_its_end(mut child: Child, signals: &Signals) -> io::Result<u8> 
             }
             // Not waited for yet, so that the process id is still its own.
             Signal::Sent(number) => send(child.id(), number)?,
-            // The terminal's go to all of its foreground process group, the command included.
-            Signal::OfTerminal => {}
+            Signal::OfTerminal(number) if has_had_it_too(child.id(), number) => {}
+            Signal::OfTerminal(number) => send(child.id(), number)?,
         }
     }
 }

@@ -33,8 +33,8 @@ pub(super) enum Signal {
     ChildChanged,
     /// From a process.
     Sent(i32),
-    /// From the kernel, because of a key or a hang-up.
-    OfTerminal,
+    /// From the kernel, because of a key, another window size or a hang-up.
+    OfTerminal(i32),
 }
 
 impl Signals {
@@ -80,7 +80,7 @@ impl Signals {
             return Ok(match number {
                 libc::SIGCHLD => Signal::ChildChanged,
                 // Codes of the kernel are above zero (SI_FROMKERNEL in its signal headers).
-                _ if code > 0 => Signal::OfTerminal,
+                number if code > 0 => Signal::OfTerminal(number),
                 number => Signal::Sent(number),
             });
         }
@@ -120,6 +120,27 @@ pub(super) fn spawn(
     // allocates nothing.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
+}
+
+/// Whether the kernel has sent a signal of the terminal's to a child as well, when this process got it.
+///
+/// Those of keys and of another window size go to all of the foreground process group: a child that is in
+/// another one, as timeout(1) and setsid(1) are, gets none. A hang-up goes to the session's leader alone,
+/// and to the group only when the leader ends (`tty_signal_session_leader`, drivers/tty/tty_jobctrl.c).
+pub(super) fn has_had_it_too(child: u32, signal: i32) -> bool {
+    let Ok(child) = i32::try_from(child) else {
+        return false;
+    };
+    // SAFETY: these calls take no pointers.
+    let (ours, its, leader) = unsafe {
+        (
+            libc::getpgrp(),
+            libc::getpgid(child),
+            libc::getsid(0) == libc::getpid(),
+        )
+    };
+    let to_leader_alone = signal == libc::SIGHUP && leader;
+    its == ours && !to_leader_alone
 }
 
 /// kill(2); a process that has ended already needs no signal.
