@@ -189,8 +189,7 @@ fn the_guest_sees_a_segment_that_was_stained_behind_the_pools_back() {
 }
 
 /// Killed before, while and after segments are dirty by name, cleared and given to a guest.
-#[test]
-fn a_killed_run_never_leaves_dirt_under_a_clean_name() {
+fn kill_runs(points: u32) {
     if !require_kvm() {
         return;
     }
@@ -202,7 +201,7 @@ fn a_killed_run_never_leaves_dirt_under_a_clean_name() {
         pooled.dir().display()
     );
     let longest = length_of(|| prezero(&memory));
-    for _ in 0..10 {
+    for _ in 0..points {
         let dirty = pooled.segments();
         let dirty: Vec<PathBuf> = dirty
             .into_iter()
@@ -212,6 +211,19 @@ fn a_killed_run_never_leaves_dirt_under_a_clean_name() {
         killed(prezero(&memory), longest);
         is_zero(run(memory.trim_start_matches("run ")), 64 * MIB);
         assert_eq!(pooled.free(), (0, 3));
+    }
+}
+
+#[test]
+fn a_killed_run_never_leaves_dirt_under_a_clean_name() {
+    kill_runs(10);
+}
+
+mod slow {
+    #[test]
+    #[ignore = "slow"]
+    fn thirty_killed_runs_never_leave_dirt_under_a_clean_name() {
+        super::kill_runs(30);
     }
 }
 

@@ -80,7 +80,9 @@ fn child_scrubs_again_and_again() {
 }
 
 fn hammer(segments: u64, long: bool) {
-    let Some(fixture) = Fixture::new(segments * 2 + 4) else {
+    // To spare for both scrubbers' exchanges, twice, because the kernel gives pages back a little late: how a
+    // segment is lost to another one's exchange is not what is tested here.
+    let Some(fixture) = Fixture::new(segments * 2 + 8) else {
         return;
     };
     let pool = fixture.pool(segments);
@@ -105,7 +107,9 @@ fn hammer(segments: u64, long: bool) {
     let [clean, dirty, leased, retired, incomplete] = counts(&pool);
     assert_eq!(
         (clean + dirty, leased, retired, incomplete),
-        (segments, 0, 0, 0)
+        (segments, 0, 0, 0),
+        "{:?}",
+        fixture.names()
     );
     scrub(&pool);
     assert_clean_is_zero(&pool);
@@ -117,8 +121,10 @@ fn nothing_is_leased_twice() {
     hammer(6, false);
 }
 
-#[test]
-#[ignore = "slow"]
-fn nothing_is_leased_twice_in_half_a_minute() {
-    hammer(6, true);
+mod slow {
+    #[test]
+    #[ignore = "slow"]
+    fn nothing_is_leased_twice_in_half_a_minute() {
+        super::hammer(6, true);
+    }
 }

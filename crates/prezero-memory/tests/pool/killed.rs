@@ -1,5 +1,8 @@
 //! Killed at any moment, nothing is lost but cleanliness.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use prezero_memory::pool::{Pool, PoolRequest, ScrubRequest};
@@ -11,6 +14,16 @@ use crate::fixture::{
 };
 
 const SEGMENTS: u64 = 16;
+
+/// Waits for a random moment within one of `points` equal parts of `whole`.
+fn wait(point: u64, points: u64, whole: Duration) {
+    let part = u64::try_from(whole.as_micros()).expect("a short time") / points;
+    let within = RandomState::new().build_hasher().finish() % part;
+    let moment = Duration::from_micros(point * part + within);
+    // Shown with the failure that it leads to.
+    eprintln!("point {point} of {points}: after {moment:?}");
+    thread::sleep(moment);
+}
 
 #[test]
 #[ignore = "the part of another process"]
@@ -34,10 +47,8 @@ fn kill_scrubbers(fixture: &Fixture, points: u64) {
         take(&pool, u64::MAX).iter().for_each(stain);
         let mut child = Process::start("killed::child_scrubs", &fixture.dir());
         child.hear();
-        // 64 MiB take 250 ms; odd fractions, so that all parts of a segment's turn are met.
-        std::thread::sleep(Duration::from_micros(
-            point * 250_000 / points + point * 37 % 1000,
-        ));
+        // 64 MiB take 250 ms.
+        wait(point, points, Duration::from_millis(250));
         child.kill();
         let [clean, dirty, leased, retired, incomplete] = counts(&pool);
         assert_eq!(
@@ -59,15 +70,6 @@ fn a_killed_scrubber_leaves_dirty_what_is_not_clean() {
         return;
     };
     kill_scrubbers(&fixture, 10);
-}
-
-#[test]
-#[ignore = "slow"]
-fn thirty_killed_scrubbers_leave_dirty_what_is_not_clean() {
-    let Some(fixture) = Fixture::new(SEGMENTS * 2) else {
-        return;
-    };
-    kill_scrubbers(&fixture, 30);
 }
 
 #[test]
@@ -107,9 +109,7 @@ fn a_killed_exchange_loses_nothing_but_cleanliness() {
             span = start.elapsed();
         } else {
             // Odd fractions, so that all parts of a segment's turn are met.
-            std::thread::sleep(
-                span * point / 30 + Duration::from_micros((point * 37 % 1000).into()),
-            );
+            thread::sleep(span * point / 30 + Duration::from_micros((point * 37 % 1000).into()));
         }
         child.kill();
         let [clean, dirty, leased, retired, incomplete] = counts(&pool);
@@ -163,15 +163,11 @@ fn child_creates() {
     }
 }
 
-#[test]
-fn a_killed_create_leaves_no_segment_that_is_not_whole() {
-    let Some(fixture) = Fixture::new(64) else {
-        return;
-    };
-    for point in 0..10 {
+fn kill_creators(fixture: &Fixture, points: u64) {
+    for point in 0..points {
         let mut child = Process::start("killed::child_creates", &fixture.dir());
         child.hear();
-        std::thread::sleep(Duration::from_millis(point * 5));
+        wait(point, points, Duration::from_millis(50));
         child.kill();
         if !fixture.dir().exists() {
             continue;
@@ -182,5 +178,35 @@ fn a_killed_create_leaves_no_segment_that_is_not_whole() {
         assert_clean_is_zero(&pool);
         pool.destroy().expect("readable");
         fixture.pages.assert_clean();
+    }
+}
+
+#[test]
+fn a_killed_create_leaves_no_segment_that_is_not_whole() {
+    let Some(fixture) = Fixture::new(64) else {
+        return;
+    };
+    kill_creators(&fixture, 10);
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    #[ignore = "slow"]
+    fn thirty_killed_scrubbers_leave_dirty_what_is_not_clean() {
+        let Some(fixture) = Fixture::new(SEGMENTS * 2) else {
+            return;
+        };
+        kill_scrubbers(&fixture, 30);
+    }
+
+    #[test]
+    #[ignore = "slow"]
+    fn thirty_killed_creates_leave_no_segment_that_is_not_whole() {
+        let Some(fixture) = Fixture::new(64) else {
+            return;
+        };
+        kill_creators(&fixture, 30);
     }
 }
