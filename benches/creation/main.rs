@@ -6,31 +6,24 @@
 //! on its QMP monitor, with its guest stopped. Fresh hugepages each time: the kernel clears them for both. Without
 //! `--bench`, as under `cargo test`, a single small round shows that everything here still works.
 
-mod machine;
+#[allow(dead_code, reason = "shared with the benchmark of recycling")]
+#[path = "../peers/mod.rs"]
+mod peers;
 mod prezero;
-mod qemu;
 mod report;
-mod sys;
 
 use std::env;
-use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use prezero_testkit::{Hugepages, require_kvm};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-use machine::Machine;
+use peers::machine::Machine;
+use peers::stop::Stop;
+use peers::{PAGE, Result, qemu};
 use report::{Report, Series};
 
-const PAGE: u64 = 2 << 20;
 const SMALL: u64 = 64 << 20;
-/// What the machine keeps when the size is not given, in bytes.
-const HEADROOM: u64 = 2 << 30;
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One run of one program.
 #[derive(Debug, Clone)]
@@ -81,32 +74,20 @@ impl Subject {
         match self {
             Self::Prezero => prezero::run(size, None),
             Self::PrezeroOneThread => prezero::run(size, Some(1)),
-            Self::QemuOneThread => qemu::run(size, qemu::Prealloc::OneThread),
-            Self::QemuBest => qemu::run(size, qemu::Prealloc::Pinned(cpus)),
+            Self::QemuOneThread => start(size, qemu::Prealloc::OneThread),
+            Self::QemuBest => start(size, qemu::Prealloc::Pinned(cpus)),
             Self::PrezeroSmall => prezero::run(SMALL.min(size), None),
         }
     }
 }
 
-/// Set by SIGINT and SIGTERM, so that the hugepages are given back.
-#[derive(Debug)]
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    fn on_signals() -> Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
-        }
-        Ok(Self(flag))
-    }
-
-    fn check(&self) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err("stopped by a signal".into()),
-            false => Ok(()),
-        }
-    }
+fn start(size: u64, prealloc: qemu::Prealloc) -> Result<Sample> {
+    let start = qemu::until_greeting(qemu::preallocated(size, prealloc))?;
+    Ok(Sample {
+        seconds: start.seconds,
+        peak_rss: start.peak_rss,
+        details: None,
+    })
 }
 
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{Result, Sample, sys};
+use crate::Sample;
+use crate::peers::{Result, sys};
 
 /// What the command's JSON document says about its own run.
 #[derive(Debug, Clone)]

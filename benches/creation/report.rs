@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::machine::Machine;
+use crate::peers::PAGE;
+use crate::peers::machine::Machine;
 use crate::prezero::Details;
 use crate::{Sample, Subject};
 
@@ -204,12 +205,9 @@ impl Report {
             "schema": "prezero/bench-creation/1",
             "version": env!("CARGO_PKG_VERSION"),
             "unix_seconds": unix,
-            "machine": {
-                "cpu": machine.cpu, "cpus": machine.cpus, "hypervisor": machine.hypervisor,
-                "kernel": machine.kernel, "memory_bytes": machine.memory, "qemu": machine.qemu,
-            },
+            "machine": machine.json(),
             "bytes": self.size,
-            "page_size": crate::PAGE,
+            "page_size": PAGE,
             "subjects": self.series.iter().map(|series| json!({
                 "name": series.subject.name(machine.cpus),
                 "seconds": series.seconds().json(),

@@ -5,8 +5,12 @@ use std::io;
 use std::thread;
 
 use prezero_testkit::Pool;
+use serde_json::{Value, json};
 
-use crate::{HEADROOM, PAGE, qemu};
+use super::{PAGE, qemu};
+
+/// What the machine keeps when the size is not given, in bytes.
+const HEADROOM: u64 = 2 << 30;
 
 /// What a reader has to know to compare figures.
 #[derive(Debug)]
@@ -56,6 +60,14 @@ impl Machine {
             size /= 2;
         }
         size
+    }
+
+    /// For a record.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "cpu": self.cpu, "cpus": self.cpus, "hypervisor": self.hypervisor,
+            "kernel": self.kernel, "memory_bytes": self.memory, "qemu": self.qemu,
+        })
     }
 
     pub(crate) fn description(&self) -> String {

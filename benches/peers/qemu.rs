@@ -1,13 +1,14 @@
-//! One start of QEMU with preallocated hugepages.
+//! One start of QEMU, on hugepages that it preallocates or on a segment of a pool.
 //!
 //! The monitor greets as soon as the memory is there, before the virtual CPUs are reset: what QEMU does after that is not
-//! in its time, while all of prezero's work is in prezero's.
+//! in its time.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::{Result, Sample, sys};
+use super::{Result, sys};
 
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -33,46 +34,66 @@ pub(crate) fn version() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Starts QEMU with `size` bytes, waits for its greeting, and ends it.
-pub(crate) fn run(size: u64, prealloc: Prealloc) -> Result<Sample> {
-    let mut command = command(size, prealloc);
+/// One start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    /// From exec to the greeting.
+    pub(crate) seconds: f64,
+    /// The most memory that was resident at once, in bytes, without hugepages.
+    pub(crate) peak_rss: u64,
+}
+
+/// Starts QEMU, waits for its greeting, and ends it.
+pub(crate) fn until_greeting(mut command: Command) -> Result<Start> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let start = Instant::now();
     let mut qemu = Qemu(Some(command.spawn()?));
     let seconds = qemu
         .wait_for_greeting()
         .map(|()| start.elapsed().as_secs_f64())?;
     let peak_rss = qemu.quit()?;
-    Ok(Sample {
-        seconds,
-        peak_rss,
-        details: None,
-    })
+    Ok(Start { seconds, peak_rss })
 }
 
-fn command(size: u64, prealloc: Prealloc) -> Command {
-    let mut backend = format!(
-        "memory-backend-memfd,id=mem,hugetlb=on,hugetlbsize=2M,share=on,size={size},prealloc=on"
-    );
+/// QEMU with `size` bytes of fresh hugepages, touched before its guest starts.
+pub(crate) fn preallocated(size: u64, prealloc: Prealloc) -> Command {
     let mut command = Command::new(PROGRAM);
+    let mut backend = format!("memory-backend-memfd,hugetlb=on,hugetlbsize=2M,size={size}");
+    backend.push_str(",prealloc=on");
+    match prealloc {
+        Prealloc::OneThread => backend.push_str(",prealloc-threads=1"),
+        Prealloc::Pinned(cpus) => {
+            let last = cpus.saturating_sub(1);
+            let threads = format!("thread-context,id=tc,cpu-affinity=0-{last}");
+            command.args(["-object", &threads]);
+            backend.push_str(&format!(",prealloc-threads={cpus},prealloc-context=tc"));
+        }
+    }
+    machine(&mut command, size, &backend);
+    command
+}
+
+/// QEMU, started by `prezero exec` on a segment of `size` bytes.
+pub(crate) fn on_segment(pool: &Path, size: u64) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prezero"));
+    command.arg("exec").arg("--pool").arg(pool);
+    command.args(["--memory", &size.to_string(), "--", PROGRAM]);
+    machine(
+        &mut command,
+        size,
+        "memory-backend-file,size={size},mem-path={path}",
+    );
+    command
+}
+
+/// A machine whose guest does not start, on this memory.
+fn machine(command: &mut Command, size: u64, backend: &str) {
+    command.args(["-object", &format!("{backend},id=mem,share=on")]);
     command.args(["-machine", "q35,memory-backend=mem", "-accel", "kvm", "-S"]);
     // On AMD hosts that are virtual machines, KVM offers this feature's MSR and refuses it, and QEMU 7.2 aborts.
     command.args(["-cpu", "host,-arch-capabilities"]);
     command.args(["-display", "none", "-nodefaults", "-qmp", "stdio"]);
     command.args(["-m", &format!("{}M", size >> 20)]);
-    match prealloc {
-        Prealloc::OneThread => backend.push_str(",prealloc-threads=1"),
-        Prealloc::Pinned(cpus) => {
-            let last = cpus.saturating_sub(1);
-            command.args([
-                "-object",
-                &format!("thread-context,id=tc,cpu-affinity=0-{last}"),
-            ]);
-            backend.push_str(&format!(",prealloc-threads={cpus},prealloc-context=tc"));
-        }
-    }
-    command.args(["-object", &backend]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    command
 }
 
 /// A QEMU that does not outlive the benchmark.
