@@ -216,14 +216,17 @@ impl Stopwatch {
         self.start
     }
 
-    /// Ends the phase that began at the end of the last one.
+    /// Ends the phase that began at the end of the last one. A phase that was interrupted by another one goes on.
     pub(crate) fn lap(&mut self, report: &mut Report, name: &'static str, bytes: u64) {
         let now = Instant::now();
-        report.phases.push(Phase {
-            name,
-            ns: nanoseconds(now - self.last),
-            bytes,
-        });
+        let ns = nanoseconds(now - self.last);
+        match report.phases.iter_mut().find(|phase| phase.name == name) {
+            Some(phase) => {
+                phase.ns += ns;
+                phase.bytes += bytes;
+            }
+            None => report.phases.push(Phase { name, ns, bytes }),
+        }
         self.last = now;
     }
 

@@ -9,8 +9,8 @@ use crate::command::{Ran, error_of};
 /// What phases may be called, in the order in which they happen.
 const PHASES: [&str; 11] = [
     "plan",
-    "kvm",
     "lease",
+    "kvm",
     "reserve",
     "populate",
     "calibrate",

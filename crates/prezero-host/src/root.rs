@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use crate::pseudonyms::Pseudonyms;
@@ -103,14 +103,14 @@ impl Root {
 
     /// The contents of a file of which the caller has to [`keep`](Self::keep) what it uses.
     pub(crate) fn unrecorded_text(&mut self, path: impl AsRef<Path>) -> Option<String> {
-        let contents = fs::read(self.join(&path));
+        let contents = read(&self.join(&path));
         self.present(path, contents)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Like [`text`](Self::text), for a file that ordinary users are not expected to read.
     pub(crate) fn text_if_readable(&mut self, path: &str) -> Option<String> {
-        let bytes = fs::read(self.join(path)).ok()?;
+        let bytes = read(&self.join(path)).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         self.keep(path, &text);
         Some(text)
@@ -214,6 +214,17 @@ impl Root {
             }
         }
     }
+}
+
+/// All of a file. Those of /proc and /sys do not know their length, and [`fs::read`] asks for it, begins with 32 bytes
+/// and goes on in small steps: half of the system calls of a whole [`Host`](crate::Host).
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::with_capacity(8 << 10);
+    // Without the limit, read_to_end would ask for the length too.
+    File::open(path)?
+        .take(u64::MAX)
+        .read_to_end(&mut contents)?;
+    Ok(contents)
 }
 
 /// A path without a leading slash, and without `..`, which a mountinfo made up by hand may have.

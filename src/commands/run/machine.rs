@@ -41,6 +41,8 @@ impl Machine<'_> {
         host: &Host,
         request: &mut Request,
     ) -> Result<Segments, Failure> {
+        // The facts of the host: most of what planning takes.
+        self.lap("plan", 0);
         let segments = Segments::lock(self.args, host, request, self.report)?;
         request.recycled = segments.recycled();
         if !segments.is_empty() {
