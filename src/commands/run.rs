@@ -78,6 +78,8 @@ fn run(
         report,
         clock: Stopwatch::new(start),
         populated,
+        leased: None,
+        unfit: false,
     };
     let segments = machine.lock_segments(&host, &mut request)?;
     let mut growth = None;

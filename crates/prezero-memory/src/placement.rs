@@ -266,6 +266,12 @@ impl Placement {
 }
 
 impl PlacementError {
+    /// Whether pages are on another node than they were bound to.
+    #[must_use]
+    pub fn is_misplaced(&self) -> bool {
+        matches!(self, Self::Misplaced { .. } | Self::CountedElsewhere { .. })
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {

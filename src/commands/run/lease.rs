@@ -1,6 +1,6 @@
 //! Segments of a pool for a run: locked before the memory is planned, leased when it is mapped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prezero_host::Host;
 use prezero_memory::pool::{Lease, Locked};
@@ -73,6 +73,11 @@ impl Segments {
 
     pub(super) fn is_empty(&self) -> bool {
         self.locked.is_empty()
+    }
+
+    /// The pool that they are of.
+    pub(super) fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// Leases what the plan uses, which is dirty by name from then on, and lets go of the rest.

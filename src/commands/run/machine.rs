@@ -1,9 +1,10 @@
 //! The steps of a run: plan, reserve, populate, register, load, boot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prezero_host::Host;
+use prezero_memory::pool::{Lease, Pool, SegmentName};
 use prezero_memory::{
     Class, Control, Growth, GuestRam, Hugepages, MemorySpec, Method, Plan, Populated, Prealloc,
     Registered, Request, Reserved, StoppedBy, Zeroed, plan,
@@ -32,6 +33,10 @@ pub(super) struct Machine<'a> {
     pub(super) clock: Stopwatch,
     /// Sees the memory between populating and the check of its nodes.
     pub(super) populated: &'a dyn Fn(&GuestRam<Populated>),
+    /// The segments that the memory is made of, with their pool.
+    pub(super) leased: Option<(PathBuf, Vec<SegmentName>)>,
+    /// Set where a page has a hardware error, or is on another node than planned: it may be a segment's.
+    pub(super) unfit: bool,
 }
 
 impl Machine<'_> {
@@ -55,7 +60,7 @@ impl Machine<'_> {
     pub(super) fn start(
         &mut self,
         host: &Host,
-        request: Request,
+        mut request: Request,
         segments: Segments,
         growth: Option<&mut Growth>,
         registered: impl FnOnce(&VmRam),
@@ -77,22 +82,33 @@ impl Machine<'_> {
         let probe_len = Probe::slot_len(&probe, &vm.facts())?;
         self.lap("kvm", 0);
 
-        let (planned, reserved) = self.reserve(planned, request, segments)?;
+        let (mut planned, mut reserved) = self.reserve(planned, &mut request, segments)?;
         if let Some(growth) = growth {
             growth.settled();
         }
-        self.report.set_plan(&planned);
-        for warning in planned.warnings() {
-            self.report.warn(warning.to_string());
-        }
-        self.lap("reserve", planned.bytes());
-        self.check("before populating")?;
+        let zeroed = loop {
+            self.report.set_plan(&planned);
+            for warning in planned.warnings() {
+                self.report.warn(warning.to_string());
+            }
+            self.lap("reserve", planned.bytes());
+            self.check("before populating")?;
 
-        // Without segments of pools nothing has to be done before a guest that touches its own memory.
-        let lazy = planned.prealloc() == Prealloc::Off && planned.work().is_empty();
-        let zeroed = match lazy {
-            true => fresh(reserved)?,
-            false => self.prepare(&planned, reserved, &probe)?,
+            // Without segments of pools nothing has to be done before a guest that touches its own memory.
+            let lazy = planned.prealloc() == Prealloc::Off && planned.work().is_empty();
+            let zeroed = match lazy {
+                true => fresh(reserved),
+                false => self.prepare(&planned, reserved, &probe),
+            };
+            match zeroed {
+                Ok(zeroed) => break zeroed,
+                // Each time there are fewer segments.
+                Err(_) if self.retire_unfit() => {
+                    let (again, segments) = self.plan_again(&mut request)?;
+                    (planned, reserved) = self.reserve(again, &mut request, segments)?;
+                }
+                Err(failure) => return Err(failure),
+            }
         };
         self.check("before the memory was registered")?;
         let ram = zeroed.register(vm.clone()).map_err(|failed| failed.error)?;
@@ -147,10 +163,10 @@ impl Machine<'_> {
     fn reserve(
         &mut self,
         planned: Plan,
-        mut request: Request,
+        request: &mut Request,
         segments: Segments,
     ) -> Result<(Plan, GuestRam<Reserved>), Failure> {
-        let leases = segments.lease(&planned, self.report)?;
+        let leases = self.lease(&planned, segments)?;
         let error = match GuestRam::reserve_with(&planned, leases) {
             Ok(ram) => return Ok((planned, ram)),
             Err(error) => error,
@@ -171,13 +187,40 @@ impl Machine<'_> {
             zone.path = None;
         }
         // The other zones' segments were released with what was mapped by then.
-        let host = Host::probe();
-        let segments = Segments::lock(self.args, &host, &request, self.report)?;
-        request.recycled = segments.recycled();
-        let planned = plan(&host, &request)?;
-        let leases = segments.lease(&planned, self.report)?;
+        let (planned, segments) = self.plan_again(request)?;
+        let leases = self.lease(&planned, segments)?;
         let ram = GuestRam::reserve_with(&planned, leases)?;
         Ok((planned, ram))
+    }
+
+    /// On the host as it is now, after the memory was let go.
+    fn plan_again(&mut self, request: &mut Request) -> Result<(Plan, Segments), Failure> {
+        let host = Host::probe();
+        let segments = Segments::lock(self.args, &host, request, self.report)?;
+        request.recycled = segments.recycled();
+        Ok((plan(&host, request)?, segments))
+    }
+
+    fn lease(&mut self, planned: &Plan, segments: Segments) -> Result<Vec<Option<Lease>>, Failure> {
+        let dir = segments.dir().map(Path::to_owned);
+        let leases = segments.lease(planned, self.report)?;
+        let names = leases.iter().flatten().map(Lease::name).collect();
+        self.leased = dir.map(|dir| (dir, names));
+        Ok(leases)
+    }
+
+    /// Retires the segments that such a page is of, after their memory was let go. False if there is none.
+    fn retire_unfit(&mut self) -> bool {
+        let Some((dir, names)) = self.leased.take().filter(|_| self.unfit) else {
+            return false;
+        };
+        self.unfit = false;
+        let retired = Pool::open(&dir).and_then(|pool| pool.retire_unfit(&names));
+        let retired = retired.unwrap_or_default();
+        for left in &retired {
+            self.report.warn(left.to_string());
+        }
+        !retired.is_empty()
     }
 
     fn judge(&mut self, ran: &ProbeReport) -> Result<(), Failure> {

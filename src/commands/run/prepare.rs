@@ -76,7 +76,10 @@ impl Machine<'_> {
         let populated = self.watched(&POPULATE, planned, workers, |control| {
             reserved.populate(workers, control)
         });
-        let (populated, done) = populated.map_err(|failed| failed.error)?;
+        let (populated, done) = populated.map_err(|failed| {
+            self.unfit = failed.error.is_poison();
+            failed.error
+        })?;
         self.report.set_workers(&done.workers);
         self.warn_of_loose(planned, &done.workers);
         self.lap("populate", done.bytes);
@@ -129,9 +132,10 @@ impl Machine<'_> {
         planned: &Plan,
         cleared: GuestRam<Cleared>,
     ) -> Result<GuestRam<Zeroed>, Failure> {
-        let (zeroed, placement) = cleared
-            .check_placement(&self.control)
-            .map_err(|failed| failed.error)?;
+        let (zeroed, placement) = cleared.check_placement(&self.control).map_err(|failed| {
+            self.unfit = failed.error.is_misplaced();
+            failed.error
+        })?;
         if let Some(warning) = placement.warning() {
             self.report.warn(warning);
         }

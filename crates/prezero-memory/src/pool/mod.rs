@@ -80,6 +80,7 @@ mod sys;
 mod take;
 #[cfg(test)]
 mod tests;
+mod unfit;
 mod watch;
 
 use std::os::fd::OwnedFd;

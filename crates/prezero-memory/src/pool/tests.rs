@@ -207,3 +207,98 @@ fn pages_on_another_node_retire_their_segment() {
     let destroyed = pool.destroy().unwrap();
     assert_eq!((destroyed.drained.segments, destroyed.left.len()), (1, 0));
 }
+
+#[test]
+fn a_clean_segment_with_a_poisoned_page_is_not_leased_as_clean() {
+    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let request = PoolRequest {
+        bytes: SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: Vec::new(),
+        exchange_only: false,
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    let error = pool
+        .take_one_clean(SEGMENT, None, &host, &ScrubRequest::default(), &control)
+        .unwrap_err();
+    let PoolError::NotCleaned(left) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(left.left, Left::Poisoned { offset: 0 });
+    let status = pool.status().unwrap();
+    assert_eq!(status.segments[0].name.state, State::Retired);
+    assert_eq!(status.segments[0].path, left.path);
+}
+
+#[test]
+fn of_segments_that_could_not_be_populated_the_poisoned_ones_are_retired() {
+    let Some(_pages) = Hugepages::take(PAGE, 6) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let request = PoolRequest {
+        bytes: 3 * SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: Vec::new(),
+        exchange_only: false,
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    let two = TakeRequest {
+        max_bytes: 2 * SEGMENT,
+        ..TakeRequest::default()
+    };
+    let leases = pool.take(&two).unwrap();
+    let names: Vec<SegmentName> = leases.iter().map(Lease::name).collect();
+    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    assert_eq!(pool.retire_unfit(&names).unwrap(), [], "they are in use");
+    drop(leases);
+    // Sound ones stay as they are.
+    pool.touch = crate::sys::populate_write;
+    assert_eq!(pool.retire_unfit(&names).unwrap(), []);
+    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    assert_eq!(pool.retire_unfit(&names).unwrap().len(), 2);
+    let total = pool.status().unwrap().totals[0];
+    assert_eq!(
+        (total.clean, total.retired),
+        (1, 2),
+        "nobody asked for the third"
+    );
+}
+
+#[test]
+fn of_segments_whose_pages_were_misplaced_those_are_retired() {
+    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+        return;
+    };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let (host, control) = (Host::probe(), Control::default());
+    let found = host.nodes[0].id;
+    let request = PoolRequest {
+        bytes: SEGMENT,
+        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+        nodes: vec![found],
+        exchange_only: false,
+    };
+    let dir = mount.path().join("pool");
+    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
+    pool.has_node = |_| true;
+    std::fs::rename(dir.join(format!("node{found}")), dir.join("node4095")).unwrap();
+    let name = pool.status().unwrap().segments[0].name;
+    let retired = pool.retire_unfit(&[name]).unwrap();
+    assert_eq!(retired[0].left, Left::Elsewhere { offset: 0, found });
+    assert_eq!(pool.status().unwrap().totals[0].retired, 1);
+}

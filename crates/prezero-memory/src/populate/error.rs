@@ -110,6 +110,16 @@ impl PopulateError {
         self
     }
 
+    /// Whether a page has a hardware error: the same memory cannot be populated, other memory may.
+    #[must_use]
+    pub fn is_poison(&self) -> bool {
+        let errno = match self {
+            Self::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        errno == Some(libc::EHWPOISON)
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {

@@ -56,12 +56,17 @@ impl Pass<'_> {
         let whole = locked.check_whole(self.pool.owned).is_ok();
         // A poisoned page stays where it is: punched, it would be counted as free and never be had again.
         let checked = match whole {
-            true => self.resident(&locked).map(drop).map_err(NotRefilled::Left),
+            true => self
+                .pool
+                .resident(&locked)
+                .map(drop)
+                .map_err(NotRefilled::Left),
             false => Ok(()),
         };
         self.start_pace();
         let refilled = checked.and_then(|()| self.refill(&locked, Refill::All, control, report));
-        let resident = refilled.and_then(|()| self.resident(&locked).map_err(NotRefilled::Left));
+        let resident =
+            refilled.and_then(|()| self.pool.resident(&locked).map_err(NotRefilled::Left));
         let finished = match resident {
             Ok(resident) => finish(locked, resident, self.pool.owned),
             Err(NotRefilled::Left(left)) => Err((locked, left)),
@@ -160,7 +165,7 @@ impl Pass<'_> {
         if which == Refill::All {
             // A limit of this process's would be in the way of the next one, too.
             self.give_up |= !matches!(error, PoolError::Short(_));
-        } else if let Err(poisoned @ Left::Poisoned { .. }) = self.resident(locked) {
+        } else if let Err(poisoned @ Left::Poisoned { .. }) = self.pool.resident(locked) {
             return NotRefilled::Left(poisoned);
         }
         NotRefilled::Left(Left::Incomplete {

@@ -14,14 +14,15 @@ use prezero_host::Host;
 
 use self::exchange::{NotRefilled, Refill};
 use self::rate::Pace;
+pub(super) use self::report::refused;
+use self::report::stopped_by;
 pub use self::report::{Left, NotScrubbed, ScrubReport};
-use self::report::{refused, stopped_by};
 use self::request::Priority;
 pub use self::request::ScrubRequest;
 use super::Pool;
 use super::error::PoolError;
 use super::lock::{Locked, NotLocked};
-use super::mapped::{Mapped, Piece, Resident, clear_pieces};
+use super::mapped::{Piece, Resident, clear_pieces};
 use super::name::State;
 use super::problem::{Owned, Problem};
 use super::scan::Listed;
@@ -217,7 +218,8 @@ impl<'a> Pass<'a> {
                 Ok(()) => Ok(()),
                 Err(_) => self.refill(&locked, Refill::Missing, control, report),
             };
-            let resident = filled.and_then(|()| self.resident(&locked).map_err(NotRefilled::Left));
+            let resident =
+                filled.and_then(|()| self.pool.resident(&locked).map_err(NotRefilled::Left));
             match resident {
                 Ok(resident) => ready.push((locked, resident)),
                 Err(NotRefilled::Stopped(error)) => return Err(error),
@@ -240,19 +242,6 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(clean)
-    }
-
-    /// Maps a segment and sees that all of its pages can be written to.
-    fn resident(&self, locked: &Locked) -> Result<Resident, Left> {
-        let mapped = Mapped::new(locked.file(), 0, locked.len(), locked.node(), false);
-        let mapped = mapped.map_err(|(_, source)| refused(&source))?;
-        mapped.touched(self.pool.touch).map_err(|bad| {
-            let (offset, errno) = (bad.offset, bad.source.raw_os_error().unwrap_or(0));
-            match errno {
-                libc::EHWPOISON => Left::Poisoned { offset },
-                _ => Left::Untouchable { offset, errno },
-            }
-        })
     }
 
     fn clear_all(
@@ -312,8 +301,7 @@ fn finish(mut locked: Locked, resident: Resident, owned: Owned) -> Result<Locked
     let elsewhere = resident.elsewhere().ok().flatten();
     drop(resident);
     if let Some(found) = elsewhere {
-        let (offset, found) = (found.offset, found.found);
-        return Err((locked, Left::Elsewhere { offset, found }));
+        return Err((locked, found.into()));
     }
     // Whoever opened it since it was locked may write to it after it was cleared.
     if !locked.is_exclusive() || locked.check_whole(owned).is_err() {

@@ -50,7 +50,14 @@ impl Pool {
                 });
             };
             let clean = if locked.name().state == State::Clean {
-                Some(locked)
+                // Whoever gets it may touch it without asking first.
+                match self.resident(&locked) {
+                    Ok(_) => Some(locked),
+                    Err(left) => {
+                        report.leave(locked, left);
+                        None
+                    }
+                }
             } else {
                 let work = [(locked.node(), bytes)];
                 let mut pass = Pass::new(self, host, request, work, Priority::Ordinary)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::super::error::PoolError;
 use super::super::lock::Locked;
+use super::super::mapped::Elsewhere;
 use super::super::name::{SegmentName, State};
 use super::super::problem::Problem;
 use crate::clear::ChosenMethod;
@@ -128,7 +129,7 @@ pub struct ScrubReport {
 
 impl ScrubReport {
     /// Notes a segment that is not clean, and retires it where that is why.
-    pub(super) fn leave(&mut self, mut locked: Locked, left: Left) {
+    pub(in crate::pool) fn leave(&mut self, mut locked: Locked, left: Left) {
         if matches!(left, Left::Poisoned { .. } | Left::Elsewhere { .. }) {
             // Refused, it is still dirty, and found again by the next pass.
             let _ = locked.set_state(State::Retired);
@@ -142,7 +143,14 @@ impl ScrubReport {
     }
 }
 
-pub(super) fn refused(source: &io::Error) -> Left {
+impl From<Elsewhere> for Left {
+    fn from(elsewhere: Elsewhere) -> Self {
+        let Elsewhere { offset, found } = elsewhere;
+        Self::Elsewhere { offset, found }
+    }
+}
+
+pub(in crate::pool) fn refused(source: &io::Error) -> Left {
     Left::Refused {
         errno: source.raw_os_error().unwrap_or(0),
     }
