@@ -135,6 +135,12 @@ pages() {
     sed -i "s|^$pool .*|$pool $3|" "$lab_scratch/pools"
 }
 
+# poisoned NODE SIZE COUNT: so many pages of a node are lost until the machine is booted again.
+poisoned() {
+    pool=$(pool_of "$1" "$2")
+    sed -i "s|^$pool .*|& $3|" "$lab_scratch/pools"
+}
+
 # has_free NODE SIZE COUNT: that many pages of a node are free now.
 has_free() {
     found=$(cat "$(pool_of "$1" "$2")/free_hugepages")

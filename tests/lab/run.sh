@@ -12,7 +12,8 @@ wait_for_end() {
     done
 }
 
-# left_behind GROUP WANTED: what is not as before; nothing if all is. WANTED has the page counts of each pool.
+# left_behind GROUP WANTED: what is not as before; nothing if all is. WANTED has the page counts of each pool, and how
+# many of them are poisoned and not free again.
 left_behind() {
     # A process that was killed gives its memory back a little later.
     wait_for_end "$1"
@@ -21,10 +22,11 @@ left_behind() {
             echo "process $pid is left: $(tr '\0' ' ' <"/proc/$pid/cmdline")"
         done <"$procs"
     done
-    while read -r pool count; do
+    while read -r pool count poisoned; do
         for file in nr free surplus; do
             found=$(cat "$pool/${file}_hugepages")
             wanted=$count
+            [ $file != free ] || wanted=$((count - ${poisoned:-0}))
             [ $file != surplus ] || wanted=0
             [ "$found" = "$wanted" ] || echo "${pool#/sys/devices/system/node/}: $file $found, not $wanted"
         done

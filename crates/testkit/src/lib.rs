@@ -14,6 +14,7 @@
 mod hugepages;
 mod lock;
 mod mount;
+mod poison;
 mod pool;
 mod process;
 mod require;
@@ -23,6 +24,7 @@ mod sys;
 pub use hugepages::Hugepages;
 pub use lock::MachineLock;
 pub use mount::PrivateMount;
+pub use poison::poison_page;
 pub use pool::{Change, Counters, Pool};
 pub use process::{
     maps_containing, maps_containing_of, open_fds, open_fds_of, thread_names, thread_names_of,

@@ -74,6 +74,36 @@ pub(crate) fn unmount(dir: &CStr) {
     unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) };
 }
 
+/// `madvise(MADV_HWPOISON)` of `len` bytes of a file, which are mapped for it.
+pub(crate) fn poison(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let offset = libc::off_t::try_from(offset).map_err(out_of_range)?;
+    let len = usize::try_from(len).map_err(out_of_range)?;
+    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choice changes no existing one.
+    let addr = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            len,
+            access,
+            shared,
+            file.as_raw_fd(),
+            offset,
+        )
+    };
+    if addr == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the range is the mapping's, and nobody reads or writes it.
+    let poisoned = match unsafe { libc::madvise(addr, len, libc::MADV_HWPOISON) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: nothing refers to the mapping.
+    unsafe { libc::munmap(addr, len) };
+    poisoned
+}
+
 /// An anonymous file that holds `pages` allocated hugepages of the default size of 2 MiB until it is closed.
 #[cfg(test)]
 pub(crate) fn memfd_of_2m_pages(pages: u64) -> io::Result<File> {

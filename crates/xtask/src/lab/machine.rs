@@ -26,7 +26,7 @@ const fn node(mib: u32, cpus: &'static str) -> Node {
     Node { mib, cpus }
 }
 
-pub(crate) const MACHINES: [Machine; 4] = [
+pub(crate) const MACHINES: [Machine; 5] = [
     Machine {
         name: "one-node",
         what: "one node with 2 CPUs and 256 pages of 2 MiB",
@@ -70,6 +70,13 @@ pub(crate) const MACHINES: [Machine; 4] = [
         nodes: &[node(1024, "0"), node(2432, "1")],
         distances: &[],
         pools: "hugepagesz=2M hugepages=0:96 hugepagesz=1G hugepages=1:2",
+    },
+    Machine {
+        name: "failing-memory",
+        what: "one node with 2 CPUs and 96 pages of 2 MiB, for a scenario that poisons some: they stay poisoned",
+        nodes: &[node(1024, "0-1")],
+        distances: &[],
+        pools: "hugepagesz=2M hugepages=96",
     },
 ];
 

@@ -59,8 +59,11 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, Failure> {
     };
     let prezero = program::prezero(&dir.join("cargo"))?;
     let mut tests = Vec::new();
-    for select in selections(&chosen) {
+    for select in selections(&chosen, |scenario| &scenario.tests) {
         tests.extend(program::tests(&dir.join("cargo"), select)?);
+    }
+    for select in selections(&chosen, |scenario| &scenario.programs) {
+        tests.extend(program::others(&dir.join("cargo"), select)?);
     }
     let image = Image::of_all(&kernel, &prezero, &tests, &scripts)?;
     let lab = Lab {
@@ -135,8 +138,11 @@ fn skip(why: &str) -> Result<ExitCode, Failure> {
 }
 
 /// What the scenarios want of cargo, each once.
-fn selections<'a>(scenarios: &[&'a Scenario]) -> Vec<&'a [String]> {
-    let mut wanted: Vec<&[String]> = scenarios.iter().map(|one| one.tests.as_slice()).collect();
+fn selections<'a>(
+    scenarios: &[&'a Scenario],
+    of: impl Fn(&Scenario) -> &[String],
+) -> Vec<&'a [String]> {
+    let mut wanted: Vec<&[String]> = scenarios.iter().map(|one| of(one)).collect();
     wanted.sort();
     wanted.dedup();
     wanted.retain(|select| !select.is_empty());

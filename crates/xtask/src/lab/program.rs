@@ -36,6 +36,20 @@ pub(crate) fn tests(dir: &Path, select: &[String]) -> Result<Vec<(String, PathBu
     Ok(built)
 }
 
+/// Builds the programs that `select` chooses, such as `--package prezero-testkit --example poison`; by their names.
+pub(crate) fn others(dir: &Path, select: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let mut args = vec!["build"];
+    args.extend(select.iter().map(String::as_str));
+    let built = cargo(dir, &args)?;
+    if built.is_empty() {
+        let select = select.join(" ");
+        return Err(Failure::other(format!(
+            "cargo build {select} makes no program"
+        )));
+    }
+    Ok(built)
+}
+
 /// The programs that cargo made, by their targets' names.
 fn cargo(dir: &Path, args: &[&str]) -> Result<Vec<(String, PathBuf)>, Failure> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

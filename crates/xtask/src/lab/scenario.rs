@@ -5,12 +5,13 @@
 //! # proves: what this shows, in one sentence
 //! # pending: why it cannot pass yet; it then runs only when it is named
 //! # tests: --package prezero --bin prezero
+//! # programs: --package prezero-testkit --example poison
 //! # files: tests/fixtures/hosts/one-node
 //! # seconds: 300
 //! ```
 //!
 //! `machine` and `proves` are required. `tests` chooses what `cargo test --no-run` builds for the scenario, which
-//! starts it as `$tests/NAME`, NAME being the target's. `files` are files or directories of the workspace, which the
+//! starts it as `$tests/NAME`, NAME being the target's; `programs` the same for `cargo build`. `files` are files or directories of the workspace, which the
 //! scenario finds below `$files`. `seconds` bounds the scenario, 120 if it does not say.
 
 use std::fs;
@@ -28,6 +29,8 @@ pub(crate) struct Scenario {
     pub(crate) pending: Option<String>,
     /// Arguments for cargo; none for most scenarios.
     pub(crate) tests: Vec<String>,
+    /// The same for other programs.
+    pub(crate) programs: Vec<String>,
     /// Paths in the workspace.
     pub(crate) files: Vec<String>,
     pub(crate) seconds: u64,
@@ -61,7 +64,7 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
     let mut machine = None;
     let mut proves = None;
     let mut pending = None;
-    let mut tests = Vec::new();
+    let (mut tests, mut programs) = (Vec::new(), Vec::new());
     let mut files = Vec::new();
     let mut seconds = SECONDS;
     for line in script.lines().take_while(|line| line.starts_with('#')) {
@@ -77,6 +80,7 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
             "proves" => proves = Some(value.to_owned()),
             "pending" => pending = Some(value.to_owned()),
             "tests" => tests = words(value),
+            "programs" => programs = words(value),
             "files" => files = words(value),
             "seconds" => {
                 let number = value.parse();
@@ -91,6 +95,7 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
         proves: proves.ok_or("the header does not say what this proves")?,
         pending,
         tests,
+        programs,
         files,
         seconds,
         script: script.to_owned(),
