@@ -10,11 +10,12 @@ use std::process::{Command, ExitCode};
 
 use prezero_host::Host;
 use prezero_memory::pool::{Lease, Pool, ScrubRequest};
-use prezero_memory::{Cancel, Class, Control};
+use prezero_memory::{Cancel, Class, Control, Stall};
 
 use self::arguments::Segment;
 use self::sys::Signals;
 use super::pool_place::{dir_or_default, whole_pages};
+use super::stall::{self, CLEAR, POPULATE, StallWatch};
 use crate::cli::ExecArgs;
 use crate::failure::{Failure, exit_code};
 use crate::output::progress::NodeBars;
@@ -65,9 +66,19 @@ fn lease(args: &ExecArgs, cancel: &Cancel) -> Result<Lease, Failure> {
     };
     let bars = NodeBars::new("clear");
     let progress = |nodes: &[_]| bars.show(nodes);
+    let last_words = |failure: Failure| {
+        let _ = output::failed(&failure, exit_code(failure.class));
+    };
+    let work = match args.exchange {
+        true => &POPULATE,
+        false => &CLEAR,
+    };
+    let watch = StallWatch::new(work, stall::LOOK, &last_words);
+    let stalled = |stall: &Stall| watch.see(stall);
     let control = Control {
         cancel: Some(cancel),
         progress: Some(&progress),
+        stalled: Some(&stalled),
         ..Control::default()
     };
     let leased = pool.take_one_clean(bytes, args.node, &host, &request, &control);

@@ -10,3 +10,4 @@ mod pools;
 mod request;
 pub(crate) mod run;
 mod segments;
+mod stall;

@@ -19,6 +19,7 @@ mod qemu;
 mod refusals;
 mod scrub;
 mod signals;
+mod stalls;
 mod status;
 mod sys;
 mod terminal;

@@ -125,3 +125,45 @@ impl Terminal {
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
     }
 }
+
+/// A thread of another process that stands still, until its process ends.
+#[derive(Debug)]
+pub(crate) struct Halted(Option<std::thread::JoinHandle<()>>);
+
+impl Halted {
+    /// ptrace(2) halts one thread, where SIGSTOP halts its process.
+    pub(crate) fn new(thread: u32) -> Self {
+        let thread = i32::try_from(thread).expect("process ids are positive");
+        let (told, halts) = std::sync::mpsc::channel();
+        // A tracer is a thread, and has to see the end of those it traces.
+        let tracer = std::thread::spawn(move || {
+            let none = std::ptr::null_mut::<libc::c_void>();
+            // SAFETY: neither request reads or writes memory.
+            let halted = unsafe {
+                libc::ptrace(libc::PTRACE_SEIZE, thread, none, none) == 0
+                    && libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none) == 0
+            };
+            told.send(halted).expect("it is waited for");
+            if !halted {
+                return;
+            }
+            loop {
+                let mut status = 0;
+                // SAFETY: `status` is written to.
+                let seen = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+                if seen != thread || libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+                    return;
+                }
+            }
+        });
+        assert!(halts.recv().expect("it says so"), "the thread is traced");
+        Self(Some(tracer))
+    }
+}
+
+impl Drop for Halted {
+    fn drop(&mut self) {
+        let ended = self.0.take().map(std::thread::JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use prezero_host::{Host, HugetlbCharge, PageSize};
 use prezero_memory::pool::{Pool, PoolRequest};
-use prezero_memory::{ByteSize, Cancel, Class, Control, PageBytes};
+use prezero_memory::{ByteSize, Cancel, Class, Control, PageBytes, Stall};
 
 use crate::cli::PoolCreateArgs;
 use crate::commands::pool_place::{dir_or_default, whole_pages};
 use crate::commands::request::resolved;
+use crate::commands::stall::{self, POPULATE, StallWatch};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::progress::NodeBars;
@@ -27,10 +28,14 @@ pub(super) fn main(args: &PoolCreateArgs) -> ExitCode {
         Ok(cancel) => run(args, &cancel, &mut report),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
+    finish(&mut report, result, args.json)
+}
+
+fn finish(report: &mut CreateReport, result: Result<(), Failure>, json: bool) -> ExitCode {
     report.error = result.as_ref().err().map(ErrorFacts::from);
     let done = result.is_ok();
-    output::finish(&report, result, args.json, |out| match done {
-        true => output::pool::create(out, &report),
+    output::finish(report, result, json, |out| match done {
+        true => output::pool::create(out, report),
         false => Ok(()),
     })
 }
@@ -55,9 +60,15 @@ fn run(args: &PoolCreateArgs, cancel: &Cancel, report: &mut CreateReport) -> Res
     };
     let bars = NodeBars::new("populate");
     let progress = |nodes: &[_]| bars.show(nodes);
+    let last_words = |failure| {
+        let _ = finish(&mut report.clone(), Err(failure), args.json);
+    };
+    let watch = StallWatch::new(&POPULATE, stall::LOOK, &last_words);
+    let stalled = |stall: &Stall| watch.see(stall);
     let control = Control {
         cancel: Some(cancel),
         progress: Some(&progress),
+        stalled: Some(&stalled),
         ..Control::default()
     };
     let threads = args.threads.map(Into::into);

@@ -1,14 +1,16 @@
 //! `prezero pool scrub`: free dirty segments become clean.
 
+use std::cell::RefCell;
 use std::io;
 use std::process::ExitCode;
 
 use prezero_host::Host;
 use prezero_memory::pool::{Left, NotScrubbed, Pool, ScrubReport as Pass, ScrubRequest};
-use prezero_memory::{ByteSize, Cancel, Class, Control, Method, MethodChoice};
+use prezero_memory::{ByteSize, Cancel, Class, Control, Method, MethodChoice, Stall};
 
 use super::place;
 use crate::cli::PoolScrubArgs;
+use crate::commands::stall::{self, CLEAR, POPULATE, StallWatch};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::progress::NodeBars;
@@ -23,10 +25,15 @@ pub(super) fn main(args: &PoolScrubArgs) -> ExitCode {
         Ok(cancel) => run(args, &cancel, &mut report),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
+    finish(&mut report, result, args.json)
+}
+
+fn finish(report: &mut ScrubReport, result: Result<(), Failure>, json: bool) -> ExitCode {
     report.error = result.as_ref().err().map(ErrorFacts::from);
-    output::finish(&report, result, args.json, |out| match report.passes {
+    let report = &*report;
+    output::finish(report, result, json, |out| match report.passes {
         0 => Ok(()),
-        _ => output::pool::scrub(out, &report),
+        _ => output::pool::scrub(out, report),
     })
 }
 
@@ -48,9 +55,24 @@ fn run(args: &PoolScrubArgs, cancel: &Cancel, report: &mut ScrubReport) -> Resul
             dir.display()
         ));
     }
+    let report = RefCell::new(report);
+    let last_words = |failure| {
+        let _ = finish(&mut report.borrow().clone(), Err(failure), args.json);
+    };
+    let work = match args.exchange {
+        true => &POPULATE,
+        false => &CLEAR,
+    };
+    let stall_watch = StallWatch::new(work, stall::LOOK, &last_words);
+    let stalled = |stall: &Stall| stall_watch.see(stall);
+    let control = Control {
+        cancel: Some(cancel),
+        stalled: Some(&stalled),
+        ..Control::default()
+    };
     match args.watch {
-        true => watch(&pool, &host, &request, args.json, cancel, report),
-        false => once(&pool, &host, &request, cancel, report),
+        true => watch(&pool, &host, &request, args.json, cancel, &control, &report),
+        false => once(&pool, &host, &request, &control, &report),
     }
 }
 
@@ -58,20 +80,19 @@ fn once(
     pool: &Pool,
     host: &Host,
     request: &ScrubRequest,
-    cancel: &Cancel,
-    report: &mut ScrubReport,
+    control: &Control<'_>,
+    report: &RefCell<&mut ScrubReport>,
 ) -> Result<(), Failure> {
     let bars = NodeBars::new("scrub");
     let progress = |nodes: &[_]| bars.show(nodes);
     let control = Control {
-        cancel: Some(cancel),
         progress: Some(&progress),
-        ..Control::default()
+        ..*control
     };
     let pass = pool.scrub(host, request, &control);
     bars.finish();
     let pass = pass?;
-    report.add(&pass);
+    report.borrow_mut().add(&pass);
     // The first one that cannot be used any more is the error, if there is no other.
     let incomplete = pass.left.iter().find_map(incomplete);
     let told = incomplete.as_ref().filter(|_| pass.stopped.is_none());
@@ -97,15 +118,12 @@ fn watch(
     request: &ScrubRequest,
     json: bool,
     cancel: &Cancel,
-    report: &mut ScrubReport,
+    control: &Control<'_>,
+    report: &RefCell<&mut ScrubReport>,
 ) -> Result<(), Failure> {
-    let control = Control {
-        cancel: Some(cancel),
-        ..Control::default()
-    };
     let mut unwritten = None;
     let mut each = |pass: &Pass| {
-        report.add(pass);
+        report.borrow_mut().add(pass);
         warn(pass, None);
         let line = match json {
             true => output::pool::pass(&mut io::stderr().lock(), pass),
@@ -117,11 +135,11 @@ fn watch(
             cancel.cancel();
         }
     };
-    pool.scrub_on_release(host, request, &control, &mut each)?;
+    pool.scrub_on_release(host, request, control, &mut each)?;
     match unwritten {
         Some(error) => Err(Failure::new(Class::Internal, &error, None)),
         None => {
-            report.stopped = true;
+            report.borrow_mut().stopped = true;
             Ok(())
         }
     }

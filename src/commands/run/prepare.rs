@@ -1,44 +1,16 @@
 //! From reserved memory to memory that a guest may read: populate, clear, check the placement.
 
-use std::cell::Cell;
-use std::process;
-use std::time::Duration;
-
 use prezero_memory::{
-    ByteSize, Class, ClearReport, ClearRequest, Cleared, Control, Extent, GuestRam, MethodChoice,
-    NodeProgress, Plan, Populated, Reserved, Stall, WorkerReport, Workers, Zeroed,
+    ClearReport, ClearRequest, Cleared, Control, Extent, GuestRam, MethodChoice, NodeProgress,
+    Plan, Populated, Reserved, Stall, WorkerReport, Workers, Zeroed,
 };
 use prezero_vmm::ProbeRequest;
 
 use super::machine::Machine;
 use super::{finish, throttling};
+use crate::commands::stall::{self, CLEAR, POPULATE, StallWatch, Work};
 use crate::failure::Failure;
-use crate::output;
 use crate::output::progress::Bars;
-use crate::report::run::Report;
-
-/// How long the work may stand still before the user is told, in seconds.
-const STALL_TOLD: u64 = 10;
-/// How long it may go on after it was told to stop before the process ends itself.
-const STALL_ENDED: Duration = Duration::from_secs(3);
-
-/// What the workers do, in words.
-struct Phase {
-    name: &'static str,
-    doing: &'static str,
-    done: &'static str,
-}
-
-const POPULATE: Phase = Phase {
-    name: "populate",
-    doing: "populating",
-    done: "populated",
-};
-const CLEAR: Phase = Phase {
-    name: "clear",
-    doing: "clearing",
-    done: "cleared",
-};
 
 impl Machine<'_> {
     pub(super) fn prepare(
@@ -147,7 +119,7 @@ impl Machine<'_> {
     /// Does `work` with progress bars, and watches over it.
     fn watched<T>(
         &self,
-        phase: &'static Phase,
+        phase: &'static Work,
         planned: &Plan,
         workers: &Workers,
         work: impl FnOnce(&Control<'_>) -> T,
@@ -165,8 +137,16 @@ impl Machine<'_> {
             }
         };
         let (report, json) = (&*self.report, self.args.json);
-        let told = Cell::new(false);
-        let stalled = |stall: &Stall| on_stall(stall, phase, &told, report, json);
+        let fix = match report.grown.is_empty() {
+            true => stall::LOOK,
+            // Nothing is given back from there: the pages are still mapped.
+            false => "prezero doctor shows what --reserve added and how to take it out",
+        };
+        let last_words = |failure| {
+            let _ = finish(&mut report.clone(), Err(failure), json);
+        };
+        let watch = StallWatch::new(phase, fix, &last_words);
+        let stalled = |stall: &Stall| watch.see(stall);
         let control = Control {
             progress: Some(&progress),
             stalled: Some(&stalled),
@@ -190,41 +170,5 @@ impl Machine<'_> {
                 "{loose} of {all} workers could not be pinned to a CPU and may share one"
             ));
         }
-    }
-}
-
-/// Tells the user that the work stands still, and ends the process if it was told to stop and the
-/// kernel does not return: nothing else ends a call that the kernel retries for ever.
-fn on_stall(stall: &Stall, phase: &Phase, told: &Cell<bool>, report: &Report, json: bool) {
-    let far = stall.nodes.iter().map(|node| {
-        let (done, total) = (ByteSize(node.done), ByteSize(node.total));
-        format!("{done} of {total} on node {}", node.node)
-    });
-    let far = far.collect::<Vec<_>>().join(", ");
-    let seconds = stall.seconds;
-    if stall.stopping.is_some_and(|told| told >= STALL_ENDED) {
-        let failure = Failure {
-            class: Class::Stopped,
-            message: format!(
-                "Stopped while the kernel did not return from {} for {seconds} s, with {far}",
-                phase.doing
-            ),
-            fix: Some(match report.grown.is_empty() {
-                true => "sudo dmesg | tail; cat /proc/pressure/memory".to_owned(),
-                // Nothing is given back from here: the pages are still mapped.
-                false => {
-                    "prezero doctor shows what --reserve added and how to take it out".to_owned()
-                }
-            }),
-        };
-        let code = crate::failure::exit_code(failure.class);
-        let _ = finish(&mut report.clone(), Err(failure), json);
-        process::exit(code.into());
-    }
-    if seconds >= STALL_TOLD && !told.replace(true) {
-        output::warn(&format!(
-            "No page was {} for {seconds} s: {far}",
-            phase.done
-        ));
     }
 }

@@ -1,6 +1,6 @@
 //! Progress over work that is done in several calls.
 
-use crate::control::{Control, NodeProgress};
+use crate::control::{Control, NodeProgress, Stall};
 
 /// How far each node is, the call at hand not counted.
 #[derive(Debug)]
@@ -23,26 +23,28 @@ impl Stages {
         Self(nodes)
     }
 
-    /// Runs a stage, whose progress is told as a part of the whole.
+    /// Runs a stage, whose progress and stalls are told as a part of the whole.
     pub(super) fn during<T>(
         &self,
         control: &Control<'_>,
         stage: impl FnOnce(&Control<'_>) -> T,
     ) -> T {
-        let Some(tell) = control.progress else {
-            return stage(control);
-        };
         let progress = |nodes: &[NodeProgress]| {
-            let mut all = self.0.clone();
-            for node in nodes {
-                if let Some(whole) = all.iter_mut().find(|whole| whole.node == node.node) {
-                    whole.done = (whole.done + node.done).min(whole.total);
-                }
+            if let Some(tell) = control.progress {
+                tell(&self.with(nodes));
             }
-            tell(&all);
+        };
+        let stalled = |stall: &Stall| {
+            if let Some(tell) = control.stalled {
+                tell(&Stall {
+                    nodes: self.with(&stall.nodes),
+                    ..stall.clone()
+                });
+            }
         };
         stage(&Control {
             progress: Some(&progress),
+            stalled: Some(&stalled),
             ..*control
         })
     }
@@ -50,6 +52,17 @@ impl Stages {
     /// How far each node is.
     pub(super) fn so_far(&self) -> Vec<NodeProgress> {
         self.0.clone()
+    }
+
+    /// How far all of it is, when the stage at hand is so far.
+    fn with(&self, stage: &[NodeProgress]) -> Vec<NodeProgress> {
+        let mut all = self.0.clone();
+        for node in stage {
+            if let Some(whole) = all.iter_mut().find(|whole| whole.node == node.node) {
+                whole.done = (whole.done + node.done).min(whole.total);
+            }
+        }
+        all
     }
 
     /// Counts a node's bytes as done.
@@ -88,5 +101,18 @@ mod tests {
             control.progress.expect("passed on")(&[of(0, 2, 4)]);
         });
         assert_eq!(*told.borrow(), [(0, 6, 8), (1, 0, 8)]);
+        let stalled = |stall: &Stall| tell(&stall.nodes);
+        let control = Control {
+            stalled: Some(&stalled),
+            ..Control::default()
+        };
+        stages.during(&control, |control| {
+            control.stalled.expect("passed on")(&Stall {
+                seconds: 2,
+                nodes: vec![of(1, 5, 8)],
+                stopping: None,
+            });
+        });
+        assert_eq!(*told.borrow(), [(0, 4, 8), (1, 5, 8)]);
     }
 }
