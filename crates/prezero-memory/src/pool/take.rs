@@ -11,7 +11,7 @@ use super::lease::Lease;
 use super::lock::{Locked, NotLocked};
 use super::name::State;
 use super::problem::Problem;
-use super::scan::Listed;
+use super::scan::{Listed, Scan};
 
 /// After this, segments that were in use are tried once more.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -145,7 +145,7 @@ impl Pool {
 
     /// Why nothing of the kind is free.
     pub(super) fn none_free(&self, request: &TakeRequest) -> Result<PoolError, PoolError> {
-        let segments = self.scan()?.segments;
+        let Scan { segments, torn, .. } = self.scan()?;
         let bytes = request.exact.unwrap_or(request.max_bytes);
         let on_node = |listed: &&Listed| request.node.is_none_or(|node| listed.dir.node == node);
         let usable = |listed: &&Listed| listed.name.state != State::Retired && on_node(listed);
@@ -166,6 +166,11 @@ impl Pool {
                 bytes,
                 node: request.node,
                 sizes,
+                incomplete: torn
+                    .iter()
+                    .filter(usable)
+                    .filter(|listed| listed.name.bytes == bytes)
+                    .count() as u64,
             });
         }
         let mut search = Search::new(files.iter().copied(), None);

@@ -24,6 +24,12 @@ fn assert_unused(fixture: &Fixture, pool: &Pool, present: u64) {
     assert_eq!(pool.status().expect("readable").problems, told);
     let found = pool.lock(&up_to(u64::MAX)).expect("readable");
     assert_eq!((found.locked.len(), &*found.problems), (0, told));
+    let error = pool.take_one(SEGMENT, None).expect_err("it is not whole");
+    let text = error.to_string();
+    let told_of = "; it has none, and 1 of that length with pages missing";
+    assert!(text.ends_with(told_of), "{text}");
+    let fix = format!("prezero pool scrub {}", fixture.dir().display());
+    assert_eq!(error.fix(), Some(fix));
     let drained = pool.drain(None, None).expect("readable");
     assert_eq!((drained.segments, &*drained.problems), (0, told));
     let again = Pool::open(&fixture.dir()).expect("a pool");

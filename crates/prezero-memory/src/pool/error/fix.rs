@@ -92,6 +92,9 @@ impl PoolError {
             }
             Self::Limit(hit) => hit.fix(),
             Self::NoSegment {
+                pool, incomplete, ..
+            } if *incomplete > 0 => format!("prezero pool scrub {}", pool.display()),
+            Self::NoSegment {
                 pool, bytes, node, ..
             } => format!(
                 "prezero pool create {} --size {} --segment {}{}",

@@ -82,7 +82,7 @@ pub enum PoolError {
     #[error("{0}")]
     Limit(LimitHit),
     /// No segment of this length.
-    #[error("{} has no segment of {}{}; it has {}", .pool.display(), ByteSize(*.bytes), on(*.node), lengths(.sizes))]
+    #[error("{} has no segment of {}{}; it has {}{}", .pool.display(), ByteSize(*.bytes), on(*.node), lengths(.sizes), torn(*.incomplete))]
     NoSegment {
         /// The pool.
         pool: PathBuf,
@@ -92,6 +92,8 @@ pub enum PoolError {
         node: Option<u32>,
         /// The lengths there are (on that node), in bytes.
         sizes: Vec<u64>,
+        /// Segments of that length of which pages are missing, and which a scrub may fill up.
+        incomplete: u64,
     },
     /// All segments of this length are in use.
     #[error("All {segments} segments of {} in {} are in use, by {}", ByteSize(*.bytes), .pool.display(), names(.holders))]
@@ -165,6 +167,13 @@ fn list(mounts: &[PathBuf]) -> String {
 
 fn on(node: Option<u32>) -> String {
     node.map_or(String::new(), |node| format!(" on node {node}"))
+}
+
+fn torn(segments: u64) -> String {
+    match segments {
+        0 => String::new(),
+        n => format!(", and {n} of that length with pages missing"),
+    }
 }
 
 fn lengths(sizes: &[u64]) -> String {
