@@ -12,6 +12,57 @@ use crate::size::PageBytes;
 const PAGE: u64 = 2 << 20;
 const SEGMENT: u64 = 2 * PAGE;
 
+/// Everything that is free.
+const ALL: TakeRequest = TakeRequest {
+    node: None,
+    max_bytes: u64::MAX,
+    exact: None,
+};
+
+/// A pool of so many clean segments on the host's first node.
+struct Made {
+    pool: Pool,
+    host: Host,
+    _mount: PrivateMount,
+    _pages: Hugepages,
+}
+
+impl Made {
+    #[track_caller]
+    fn of(segments: u64) -> Option<Self> {
+        let pages = Hugepages::take(PAGE, segments * SEGMENT / PAGE)?;
+        let mount = PrivateMount::hugetlbfs(PAGE)?;
+        let host = Host::probe();
+        let request = PoolRequest {
+            bytes: segments * SEGMENT,
+            segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
+            nodes: vec![host.nodes[0].id],
+            exchange_only: false,
+        };
+        let dir = mount.path().join("pool");
+        let (pool, _) = Pool::create(&dir, &request, &host, None, &Control::default()).unwrap();
+        Some(Self {
+            pool,
+            host,
+            _mount: mount,
+            _pages: pages,
+        })
+    }
+
+    fn scrub(&self) -> ScrubReport {
+        let request = ScrubRequest::default();
+        self.pool
+            .scrub(&self.host, &request, &Control::default())
+            .unwrap()
+    }
+
+    fn take_one_clean(&self) -> Result<(Lease, ScrubReport), PoolError> {
+        let request = ScrubRequest::default();
+        self.pool
+            .take_one_clean(SEGMENT, None, &self.host, &request, &Control::default())
+    }
+}
+
 /// Fails with `errno` for the second page of whatever it is called for first.
 fn second_page<const ERRNO: i32>(addr: u64, len: u64) -> io::Result<()> {
     static START: AtomicU64 = AtomicU64::new(0);
@@ -26,33 +77,15 @@ fn second_page<const ERRNO: i32>(addr: u64, len: u64) -> io::Result<()> {
 
 /// What scrubbing says of a segment with a bad page, and the pool.
 fn scrubbed_with(touch: mapped::Touch, test: impl FnOnce(&Pool, ScrubReport)) {
-    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+    let Some(mut made) = Made::of(1) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let request = PoolRequest {
-        bytes: SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: Vec::new(),
-        exchange_only: false,
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
-    let all = TakeRequest {
-        max_bytes: u64::MAX,
-        ..TakeRequest::default()
-    };
-    drop(pool.take(&all).unwrap());
-    *DIR.lock().unwrap() = Some(dir.clone());
-    pool.touch = touch;
-    let report = pool
-        .scrub(&host, &ScrubRequest::default(), &control)
-        .unwrap();
+    drop(made.pool.take(&ALL).unwrap());
+    *DIR.lock().unwrap() = Some(made.pool.path().to_owned());
+    made.pool.touch = touch;
+    let report = made.scrub();
     assert_eq!((report.segments, report.left.len()), (0, 1), "{report:?}");
-    test(&pool, report);
+    test(&made.pool, report);
 }
 
 #[test]
@@ -103,11 +136,7 @@ fn a_segment_that_was_opened_while_it_was_cleared_stays_dirty() {
         assert_eq!(status.segments[0].name.state, State::Dirty);
         assert!(matches!(status.segments[0].usage, Use::Leased { .. }));
         *STRANGER.lock().unwrap() = None;
-        let all = TakeRequest {
-            max_bytes: u64::MAX,
-            ..TakeRequest::default()
-        };
-        assert_eq!(pool.take(&all).unwrap().len(), 1);
+        assert_eq!(pool.take(&ALL).unwrap().len(), 1);
     });
 }
 
@@ -124,70 +153,31 @@ fn poisoned_once(addr: u64, len: u64) -> io::Result<()> {
 
 #[test]
 fn a_poisoned_segment_is_retired_and_another_one_leased() {
-    let Some(_pages) = Hugepages::take(PAGE, 4) else {
+    let Some(mut made) = Made::of(2) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let request = PoolRequest {
-        bytes: 2 * SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: Vec::new(),
-        exchange_only: false,
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
-    let all = TakeRequest {
-        max_bytes: u64::MAX,
-        ..TakeRequest::default()
-    };
-    drop(pool.take(&all).unwrap());
-    pool.touch = poisoned_once;
-    let scrub = ScrubRequest::default();
-    let (lease, report) = pool
-        .take_one_clean(SEGMENT, None, &host, &scrub, &control)
-        .unwrap();
+    drop(made.pool.take(&ALL).unwrap());
+    made.pool.touch = poisoned_once;
+    let (lease, report) = made.take_one_clean().unwrap();
     assert_eq!(lease.origin(), crate::Origin::Clean);
     assert!(matches!(report.left[0].left, Left::Poisoned { .. }));
-    let total = pool.status().unwrap().totals[0];
+    let total = made.pool.status().unwrap().totals[0];
     assert_eq!((total.retired, total.leased), (1, 1));
 }
 
 #[test]
 fn pages_on_another_node_retire_their_segment() {
-    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+    let Some(mut made) = Made::of(1) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let home = host.nodes[0].id;
-    let request = PoolRequest {
-        bytes: SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: vec![home],
-        exchange_only: false,
-    };
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
-    let all = TakeRequest {
-        max_bytes: u64::MAX,
-        ..TakeRequest::default()
-    };
-    drop(pool.take(&all).unwrap());
+    drop(made.pool.take(&ALL).unwrap());
     // Pages stay where they are; the directory says where they should be.
-    pool.has_node = |_| true;
+    made.pool.has_node = |_| true;
     let node = 4095;
+    let (dir, home) = (made.pool.path(), made.host.nodes[0].id);
     let elsewhere = dir.join(format!("node{node}"));
     std::fs::rename(dir.join(format!("node{home}")), &elsewhere).unwrap();
-    let scrub = || {
-        let request = ScrubRequest::default();
-        pool.scrub(&host, &request, &control).unwrap()
-    };
-    let report = scrub();
+    let report = made.scrub();
     assert_eq!((report.segments, report.left.len()), (0, 1), "{report:?}");
     let (left, found) = (&report.left[0], home);
     assert_eq!(left.left, Left::Elsewhere { offset: 0, found });
@@ -198,78 +188,56 @@ fn pages_on_another_node_retire_their_segment() {
             left.path.display()
         )
     );
-    let status = pool.status().unwrap();
+    let status = made.pool.status().unwrap();
     assert_eq!(status.segments[0].path, left.path);
     assert_eq!(status.totals[0].retired, 1);
-    assert!(pool.take(&all).unwrap().is_empty(), "retired for good");
-    assert_eq!(scrub().segments, 0);
-    assert_eq!(pool.drain(None, None).unwrap().segments, 0);
-    let destroyed = pool.destroy().unwrap();
+    assert!(made.pool.take(&ALL).unwrap().is_empty(), "retired for good");
+    assert_eq!(made.scrub().segments, 0);
+    assert_eq!(made.pool.drain(None, None).unwrap().segments, 0);
+    let destroyed = made.pool.destroy().unwrap();
     assert_eq!((destroyed.drained.segments, destroyed.left.len()), (1, 0));
 }
 
 #[test]
 fn a_clean_segment_with_a_poisoned_page_is_not_leased_as_clean() {
-    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+    let Some(mut made) = Made::of(1) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let request = PoolRequest {
-        bytes: SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: Vec::new(),
-        exchange_only: false,
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
-    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
-    let error = pool
-        .take_one_clean(SEGMENT, None, &host, &ScrubRequest::default(), &control)
-        .unwrap_err();
+    made.pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    let error = made.take_one_clean().unwrap_err();
     let PoolError::NotCleaned(left) = error else {
         panic!("{error}");
     };
     assert_eq!(left.left, Left::Poisoned { offset: 0 });
-    let status = pool.status().unwrap();
+    let status = made.pool.status().unwrap();
     assert_eq!(status.segments[0].name.state, State::Retired);
     assert_eq!(status.segments[0].path, left.path);
 }
 
 #[test]
 fn of_segments_that_could_not_be_populated_the_poisoned_ones_are_retired() {
-    let Some(_pages) = Hugepages::take(PAGE, 6) else {
+    let Some(mut made) = Made::of(3) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let request = PoolRequest {
-        bytes: 3 * SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: Vec::new(),
-        exchange_only: false,
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
     let two = TakeRequest {
         max_bytes: 2 * SEGMENT,
         ..TakeRequest::default()
     };
-    let leases = pool.take(&two).unwrap();
+    let leases = made.pool.take(&two).unwrap();
     let names: Vec<SegmentName> = leases.iter().map(Lease::name).collect();
-    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
-    assert_eq!(pool.retire_unfit(&names).unwrap(), [], "they are in use");
+    made.pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    assert_eq!(
+        made.pool.retire_unfit(&names).unwrap(),
+        [],
+        "they are in use"
+    );
     drop(leases);
     // Sound ones stay as they are.
-    pool.touch = crate::sys::populate_write;
-    assert_eq!(pool.retire_unfit(&names).unwrap(), []);
-    pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
-    assert_eq!(pool.retire_unfit(&names).unwrap().len(), 2);
-    let total = pool.status().unwrap().totals[0];
+    made.pool.touch = crate::sys::populate_write;
+    assert_eq!(made.pool.retire_unfit(&names).unwrap(), []);
+    made.pool.touch = |_, _| Err(io::Error::from_raw_os_error(libc::EHWPOISON));
+    assert_eq!(made.pool.retire_unfit(&names).unwrap().len(), 2);
+    let total = made.pool.status().unwrap().totals[0];
     assert_eq!(
         (total.clean, total.retired),
         (1, 2),
@@ -279,26 +247,14 @@ fn of_segments_that_could_not_be_populated_the_poisoned_ones_are_retired() {
 
 #[test]
 fn of_segments_whose_pages_were_misplaced_those_are_retired() {
-    let Some(_pages) = Hugepages::take(PAGE, 2) else {
+    let Some(mut made) = Made::of(1) else {
         return;
     };
-    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
-        return;
-    };
-    let (host, control) = (Host::probe(), Control::default());
-    let found = host.nodes[0].id;
-    let request = PoolRequest {
-        bytes: SEGMENT,
-        segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).unwrap(),
-        nodes: vec![found],
-        exchange_only: false,
-    };
-    let dir = mount.path().join("pool");
-    let (mut pool, _) = Pool::create(&dir, &request, &host, None, &control).unwrap();
-    pool.has_node = |_| true;
+    made.pool.has_node = |_| true;
+    let (dir, found) = (made.pool.path(), made.host.nodes[0].id);
     std::fs::rename(dir.join(format!("node{found}")), dir.join("node4095")).unwrap();
-    let name = pool.status().unwrap().segments[0].name;
-    let retired = pool.retire_unfit(&[name]).unwrap();
+    let name = made.pool.status().unwrap().segments[0].name;
+    let retired = made.pool.retire_unfit(&[name]).unwrap();
     assert_eq!(retired[0].left, Left::Elsewhere { offset: 0, found });
-    assert_eq!(pool.status().unwrap().totals[0].retired, 1);
+    assert_eq!(made.pool.status().unwrap().totals[0].retired, 1);
 }

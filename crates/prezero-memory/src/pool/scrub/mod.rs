@@ -1,5 +1,6 @@
 //! Clearing free dirty segments, off the critical path.
 
+mod clear;
 mod exchange;
 mod on_demand;
 mod rate;
@@ -12,7 +13,6 @@ use std::time::Instant;
 
 use prezero_host::Host;
 
-use self::exchange::{NotRefilled, Refill};
 use self::rate::Pace;
 pub(super) use self::report::refused;
 use self::report::stopped_by;
@@ -22,13 +22,13 @@ pub use self::request::ScrubRequest;
 use super::Pool;
 use super::error::PoolError;
 use super::lock::{Locked, NotLocked};
-use super::mapped::{Piece, Resident, clear_pieces};
+use super::mapped::Resident;
 use super::name::State;
 use super::problem::{Owned, Problem};
 use super::scan::Listed;
 use super::stages::Stages;
 use super::sys::run_this_thread_when_idle;
-use crate::clear::{ClearError, ClearRequest};
+use crate::clear::ClearRequest;
 use crate::control::Control;
 use crate::plan::{NodeWork, plan_workers};
 use crate::workers::{ThreadBody, Workers};
@@ -203,82 +203,6 @@ impl<'a> Pass<'a> {
             }
         }
         None
-    }
-
-    /// Returns those that are clean by now, still locked.
-    fn clear(
-        &mut self,
-        round: Vec<Locked>,
-        control: &Control<'_>,
-        report: &mut ScrubReport,
-    ) -> Result<Vec<Locked>, PoolError> {
-        let mut ready: Vec<(Locked, Resident)> = Vec::new();
-        for locked in round {
-            let filled = match locked.check_whole(self.pool.owned) {
-                Ok(()) => Ok(()),
-                Err(_) => self.refill(&locked, Refill::Missing, control, report),
-            };
-            let resident =
-                filled.and_then(|()| self.pool.resident(&locked).map_err(NotRefilled::Left));
-            match resident {
-                Ok(resident) => ready.push((locked, resident)),
-                Err(NotRefilled::Stopped(error)) => return Err(error),
-                Err(NotRefilled::Left(left)) => {
-                    self.stages.finish(locked.node(), locked.len().bytes());
-                    report.leave(locked, left);
-                }
-            }
-        }
-        self.clear_all(&ready, control, report)?;
-        let mut clean = Vec::new();
-        for (locked, resident) in ready {
-            match finish(locked, resident, self.pool.owned) {
-                Ok(locked) => {
-                    report.segments += 1;
-                    report.bytes += locked.len().bytes();
-                    clean.push(locked);
-                }
-                Err((locked, left)) => report.leave(locked, left),
-            }
-        }
-        Ok(clean)
-    }
-
-    fn clear_all(
-        &mut self,
-        ready: &[(Locked, Resident)],
-        control: &Control<'_>,
-        report: &mut ScrubReport,
-    ) -> Result<(), ClearError> {
-        let Some(pace) = &mut self.pace else {
-            let all = ready
-                .iter()
-                .flat_map(|(_, resident)| resident.pieces(u64::MAX));
-            let all: Vec<Piece<'_>> = all.collect();
-            let cleared = self.stages.during(control, |control| {
-                clear_pieces(&self.workers, &all, &self.clear, control)
-            })?;
-            report.work_time += cleared.time;
-            report.choices = cleared.choices;
-            for (locked, _) in ready {
-                self.stages.finish(locked.node(), locked.len().bytes());
-            }
-            return Ok(());
-        };
-        let piece = pace.piece(self.pool.page_size());
-        for (locked, resident) in ready {
-            for piece in resident.pieces(piece) {
-                pace.start();
-                let cleared = self.stages.during(control, |control| {
-                    clear_pieces(&self.workers, &[piece], &self.clear, control)
-                })?;
-                self.stages.finish(locked.node(), piece.bytes());
-                report.work_time += cleared.time;
-                report.choices = cleared.choices;
-                pace.done(piece.bytes(), control);
-            }
-        }
-        Ok(())
     }
 
     /// Waits until so many bytes were due, if there is a rate.
