@@ -13,7 +13,7 @@ use crate::command::{Ran, finish, prezero, run};
 use crate::contract::{list, number, text};
 use crate::killed::{killed, length_of};
 use crate::reserve::{may_reserve, until_total};
-use crate::sys::fill;
+use crate::sys::{fill, punch};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 2 * MIB;
@@ -282,6 +282,43 @@ fn segments_in_use_are_left_alone_and_fresh_pages_take_their_place() {
     );
     drop(lease);
     assert_eq!(pooled.free(), (0, 1));
+}
+
+/// Shortened, punched, or open to others: a warning, and never a SIGBUS.
+#[test]
+fn broken_segments_are_mentioned_and_the_guest_gets_others() {
+    if !require_kvm() {
+        return;
+    }
+    let Some(pooled) = Pooled::new(4, 64) else {
+        return;
+    };
+    let [cut, punched, open, _] = &*pooled.segments() else {
+        panic!("four were made");
+    };
+    let file = |path: &Path| fs::File::options().write(true).open(path);
+    file(cut)
+        .and_then(|file| file.set_len(PAGE))
+        .expect("it can be cut");
+    punch(punched, PAGE);
+    fs::set_permissions(open, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let memory = format!(
+        "--memory size=32M,hugepages=on --prealloc --verify --pool {} --json",
+        pooled.dir().display()
+    );
+    let report = is_zero(run(&memory), 2 * SEGMENT);
+    let found = regions(&report);
+    let backing: Vec<&str> = found.iter().map(|region| region.0).collect();
+    assert_eq!(backing, ["pool", "memfd"], "{found:?}");
+    let warnings = report["warnings"].to_string();
+    for part in [
+        format!("{} is 2 MiB long: it is left alone", cut.display()),
+        format!("{} has 14 MiB of its 16 MiB", punched.display()),
+        format!("chmod 600 {}", open.display()),
+    ] {
+        assert!(warnings.contains(&part), "{part}: {warnings}");
+    }
+    assert!(cut.exists() && punched.exists() && open.exists());
 }
 
 #[test]
