@@ -23,3 +23,4 @@ mod stalls;
 mod status;
 mod sys;
 mod terminal;
+mod user;

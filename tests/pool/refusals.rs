@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::{env, fs};
 
 use crate::command::{error_of, finish, prezero};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Supervised, size_of};
 
 #[test]
 fn command_lines_that_cannot_be_read_are_answered_in_json() {
@@ -101,6 +101,34 @@ fn no_segment_of_the_length_is_a_shortage_that_says_how_to_add_one() {
     let ran = finish(fixture.exec("--memory 4M --node 7", &["true"])).exits_with(3);
     assert!(ran.error_and_fix().0.contains("on node 7"));
     assert_eq!(fixture.counts(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn what_exec_says_to_type_adds_the_segment_that_is_missing() {
+    let Some(fixture) = Fixture::new(4) else {
+        return;
+    };
+    fixture.pool("create", &size_of(1)).exits_with(0);
+    let exec = || finish(fixture.exec("--memory 2M --node 0", &["true", "{path}"]));
+    let typed = |fix: &str| {
+        let args = fix.strip_prefix("prezero ").expect("a command of ours");
+        finish(prezero(args)).exits_with(0);
+    };
+    // None of that length.
+    typed(exec().exits_with(3).error_and_fix().1);
+    exec().exits_with(0);
+    // All in use: one more.
+    let held = Supervised::start(&fixture, "--memory 2M", &["sleep", "30"]);
+    let ran = exec().exits_with(3);
+    let (message, fix) = ran.error_and_fix();
+    assert!(
+        message.contains("1 segments of 2 MiB on node 0"),
+        "{message}"
+    );
+    assert!(fix.ends_with(" --node 0"), "{fix}");
+    typed(fix);
+    exec().exits_with(0);
+    drop(held);
 }
 
 #[test]

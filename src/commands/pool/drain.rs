@@ -1,5 +1,6 @@
 //! `prezero pool drain` and `destroy`: pages go back to the kernel.
 
+use std::fs;
 use std::process::ExitCode;
 
 use prezero_memory::pool::Pool;
@@ -65,17 +66,25 @@ fn destroy_all(args: &PoolDestroyArgs, report: &mut DrainReport) -> Result<(), F
     if destroyed.left.is_empty() {
         return Ok(());
     }
-    let busy = destroyed.drained.busy.len();
-    let (class, why) = match busy {
+    let shown = dir.display();
+    let status = format!("prezero pool status {shown}");
+    let is_empty = fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none());
+    let (class, why, fix) = match destroyed.drained.busy.len() {
+        0 if is_empty => (
+            Class::Host,
+            "empty, but this user may not remove it".to_owned(),
+            format!("sudo rmdir {shown}"),
+        ),
         0 => (
             Class::Host,
             "there is something else in it, which is left alone".to_owned(),
+            status,
         ),
-        busy => (Class::Shortage, format!("segments in use: {busy}")),
+        busy => (Class::Shortage, format!("segments in use: {busy}"), status),
     };
     Err(Failure {
         class,
-        message: format!("{} is still there: {why}", dir.display()),
-        fix: Some(format!("prezero pool status {}", dir.display())),
+        message: format!("{shown} is still there: {why}"),
+        fix: Some(fix),
     })
 }

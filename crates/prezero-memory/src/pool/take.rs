@@ -199,6 +199,7 @@ impl Pool {
         Ok(PoolError::Busy {
             pool: self.path.clone(),
             bytes,
+            node: request.node,
             segments: files.len() as u64,
             holders,
         })

@@ -101,18 +101,20 @@ impl PoolError {
                 pool.display(),
                 size(*bytes),
                 size(*bytes),
-                node.map_or(String::new(), |node| format!(" --node {node}"))
+                on_node(*node)
             ),
             Self::Busy {
                 pool,
                 bytes,
+                node,
                 segments,
                 ..
             } => format!(
-                "prezero pool create {} --size {} --segment {}",
+                "prezero pool create {} --size {} --segment {}{}",
                 pool.display(),
                 size(bytes.saturating_mul(segments + 1)),
-                size(*bytes)
+                size(*bytes),
+                on_node(*node)
             ),
             Self::NotCleaned(left) => {
                 // DIR/node0/SEGMENT
@@ -125,8 +127,26 @@ impl PoolError {
             Self::Map { source, .. } | Self::Io { source, .. } => match source.raw_os_error() {
                 Some(libc::EMFILE | libc::ENFILE) => "ulimit -n 4096".to_owned(),
                 Some(libc::ENOMEM) => "ulimit -v unlimited".to_owned(),
+                Some(libc::EACCES | libc::EPERM) => denied(self)?,
                 _ => return None,
             },
         })
     }
+}
+
+fn on_node(node: Option<u32>) -> String {
+    node.map_or(String::new(), |node| format!(" --node {node}"))
+}
+
+/// What lets this user have a pool, or shows whose it is.
+fn denied(error: &PoolError) -> Option<String> {
+    let PoolError::Io { what, path, .. } = error else {
+        return None;
+    };
+    let path = path.display();
+    Some(match *what {
+        // The mount's root belongs to whoever mounted it.
+        "create" => format!("sudo install -d -m 700 -o {} {path}", crate::sys::user()),
+        _ => format!("sudo ls -ld {path}"),
+    })
 }

@@ -96,12 +96,14 @@ pub enum PoolError {
         incomplete: u64,
     },
     /// All segments of this length are in use.
-    #[error("All {segments} segments of {} in {} are in use, by {}", ByteSize(*.bytes), .pool.display(), names(.holders))]
+    #[error("All {segments} segments of {}{} in {} are in use, by {}", ByteSize(*.bytes), on(*.node), .pool.display(), names(.holders))]
     Busy {
         /// The pool.
         pool: PathBuf,
         /// The length, in bytes.
         bytes: u64,
+        /// The node asked for.
+        node: Option<u32>,
         /// How many there are.
         segments: u64,
         /// Who has them, as far as /proc shows it.
