@@ -53,7 +53,7 @@ fn create_and_scrub_tell_of_a_stall_and_end_when_they_are_told_to() {
         kill(running.pid(), *signal);
     }
     for ((what, ..), (running, halted)) in commands.iter().zip(started) {
-        let ran = running.finish_within(Duration::from_secs(10)).exits_with(6);
+        let ran = running.finish_within(Duration::from_secs(60)).exits_with(6);
         drop(halted);
         let told = ran.stderr.lines().next().unwrap_or_default();
         let done = if *what == "create" {
