@@ -2,6 +2,8 @@
 //! them. Nothing here prints, and all but [`clear`] knows nothing about memory.
 
 pub(crate) mod clear;
+pub(crate) mod counters;
 pub(crate) mod rounds;
 pub(crate) mod stats;
+mod sys;
 pub(crate) mod warning;

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
 
+use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
 use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_clear::{ClearReport, CrossingFacts, FenceFacts, RowFacts, RowName};
@@ -59,10 +60,14 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
     if let Some(crossing) = &report.crossing {
         self::crossing(out, crossing)?;
     }
-    match &report.fence {
-        Some(fence) => writeln!(out, "{}", self::fence(fence)),
-        None => Ok(()),
+    if let Some(fence) = &report.fence {
+        writeln!(out, "{}", self::fence(fence))?;
     }
+    let rows = report.rows.iter().map(|row| {
+        let name = name(row.method, row.chunk, row.threads);
+        (name, row.bytes, row.counters.as_ref())
+    });
+    counters(out, rows, report.counters_unavailable.as_ref())
 }
 
 /// Base pages are what the kernel promises of ordinary memory; it may give larger ones.

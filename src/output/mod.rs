@@ -2,6 +2,7 @@
 
 pub(crate) mod bench_clear;
 mod calibration;
+mod counters;
 pub(crate) mod csv;
 pub(crate) mod doctor;
 mod figures;

@@ -4,11 +4,13 @@
 use prezero_clear::Stores;
 use serde::Serialize;
 
+use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
 use super::run::nanoseconds;
 use crate::measure::clear::crossing::Crossing;
 use crate::measure::clear::fence::{EVERY, Fence};
 use crate::measure::clear::{Measured, Row};
+use crate::measure::counters::Scope;
 use crate::measure::stats::{Ratio, median};
 
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +26,8 @@ pub(crate) struct ClearReport {
     pub(crate) fence: Option<FenceFacts>,
     /// Populating the memory with all CPUs: apart from the rows, and slow on memory new to the machine.
     pub(crate) populate_gbps: Option<f64>,
+    /// Why no row has counters; `None` where they have.
+    pub(crate) counters_unavailable: Option<UnavailableFacts>,
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
@@ -40,6 +44,7 @@ impl ClearReport {
             crossing: None,
             fence: None,
             populate_gbps: None,
+            counters_unavailable: None,
             warnings: Vec::new(),
             error: None,
         }
@@ -97,6 +102,7 @@ pub(crate) struct RowFacts {
     pub(crate) gbps_max: f64,
     /// In the order of the rounds: the nth of one row and of another ran within one round.
     pub(crate) samples_ns: Vec<u64>,
+    pub(crate) counters: Option<CountsFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<RatioFacts>,
 }
@@ -107,6 +113,7 @@ impl RowFacts {
             row,
             samples,
             summary,
+            counts,
             ..
         } = measured;
         Self {
@@ -126,6 +133,7 @@ impl RowFacts {
             gbps_min: summary.min,
             gbps_max: summary.max,
             samples_ns: samples.iter().copied().map(nanoseconds).collect(),
+            counters: counts.map(|counts| CountsFacts::new(counts, Scope::User)),
             ratio: None,
         }
     }

@@ -28,11 +28,21 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
     assert_eq!(report["schema"], "prezero/bench-clear/1");
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report.get("error").is_some(), code != 0, "{report:#}");
-    for key in ["host", "baseline", "crossing", "fence", "populate_gbps"] {
+    for key in [
+        "host",
+        "baseline",
+        "crossing",
+        "fence",
+        "populate_gbps",
+        "counters_unavailable",
+    ] {
         assert!(report.get(key).is_some(), "{key}: {report:#}");
     }
     for row in list(&report, "rows") {
         check(row);
+        // Counted, or said why not.
+        let counted = report["counters_unavailable"].is_null();
+        assert_eq!(row["counters"].is_object(), counted, "{report:#}");
     }
     let warnings = list(&report, "warnings").iter();
     for warning in warnings.map(|warning| warning.as_str().expect("text")) {

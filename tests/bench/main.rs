@@ -2,6 +2,7 @@
 
 mod clear;
 mod contract;
+mod counters;
 mod refusals;
 mod signals;
 mod user;

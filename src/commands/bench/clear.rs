@@ -55,6 +55,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let memory = Memory::take(&host, spec, wanted, control, &|done| bars.set(0, done));
     bars.finish();
     let mut memory = memory?;
+    report.counters_unavailable = memory.count().err().map(Into::into);
     let threads = threads(&memory, &asked, report);
     warn(report, of_memory(&memory, &chunks, &threads));
 

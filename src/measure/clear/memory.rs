@@ -3,18 +3,21 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use prezero_clear::Span;
 use prezero_host::{Host, PageSize};
 use prezero_memory::{
     Class, ClearExtents, ClearRequest, Control, GuestRam, Layout, MemorySpec, MethodChoice,
-    NodeProgress, PlanWarning, Populated, Prealloc, Request, StoppedBy, Workers, plan,
-    plan_workers,
+    NodeProgress, PlanWarning, Populated, Prealloc, Request, StartError, StoppedBy, WorkerPlan,
+    Workers, plan, plan_workers,
 };
 
-use super::{Row, gbps, sys};
+use super::{Pass, Row, gbps, sys};
 use crate::failure::Failure;
+use crate::measure::counters::{Counters, Scope, Unavailable};
+use crate::measure::sys::thread_id;
 
 /// What every pass has to clear: not zero, because some CPUs elide stores of zero over zero.
 pub(super) const STAIN: u8 = 0xa5;
@@ -26,6 +29,10 @@ pub(crate) struct Memory<'a> {
     crews: Vec<Workers>,
     /// How many were asked for of each but the first, and how many there are.
     threads: Vec<(usize, usize)>,
+    /// The kernel's numbers of all threads.
+    thread_ids: Vec<libc::pid_t>,
+    /// There where passes are counted.
+    counters: Option<Counters>,
     control: Control<'a>,
     bytes: u64,
     page_size: PageSize,
@@ -54,15 +61,18 @@ impl<'a> Memory<'a> {
         };
         let planned = plan(host, &request)?;
         let work = planned.work();
-        let mut crews = vec![Workers::start(&plan_workers(host, &work, None, None))?];
+        let (tell, told) = channel();
+        let mut crews = vec![start(&plan_workers(host, &work, None, None), &tell)?];
         let mut counts = Vec::new();
         for &asked in threads {
             let workers = plan_workers(host, &work, Some(asked), None);
             counts.push((asked, workers.len()));
             if crews.iter().all(|crew| crew.count() != workers.len()) {
-                crews.push(Workers::start(&workers)?);
+                crews.push(start(&workers, &tell)?);
             }
         }
+        let all = crews.iter().map(Workers::count).sum();
+        let thread_ids = told.iter().take(all).collect();
         let far = |nodes: &[NodeProgress]| progress(nodes.iter().map(|node| node.done).sum());
         let watched = Control {
             progress: Some(&far),
@@ -74,6 +84,8 @@ impl<'a> Memory<'a> {
             ram: Some(ram),
             crews,
             threads: counts,
+            thread_ids,
+            counters: None,
             control,
             bytes: planned.bytes(),
             page_size: planned
@@ -132,10 +144,25 @@ impl<'a> Memory<'a> {
         count.map_or(asked, |(_, used)| *used)
     }
 
+    /// Counts what the threads do in each pass from now on.
+    pub(crate) fn count(&mut self) -> Result<(), Unavailable> {
+        self.counters = Some(Counters::open(&self.thread_ids, Scope::User)?);
+        Ok(())
+    }
+
     /// Fills the memory with [`STAIN`], then clears it: how long the clearing took.
-    pub(crate) fn pass(&mut self, row: &Row) -> Result<Duration, Failure> {
+    pub(crate) fn pass(&mut self, row: &Row) -> Result<Pass, Failure> {
         let dirty = self.dirty()?;
-        self.clear(dirty, row)
+        let counters = self.counters.take();
+        let before = counters.as_ref().and_then(|counters| counters.read().ok());
+        let time = self.clear(dirty, row);
+        let counts = counters.as_ref().zip(before);
+        let counts = counts.and_then(|(counters, before)| counters.since(&before));
+        self.counters = counters;
+        Ok(Pass {
+            time: time?,
+            counts,
+        })
     }
 
     fn dirty(&mut self) -> Result<GuestRam<Populated>, Failure> {
@@ -179,6 +206,18 @@ impl<'a> Memory<'a> {
             fix: None,
         })
     }
+}
+
+/// Starts threads that tell the kernel's numbers of themselves first.
+fn start(plan: &[WorkerPlan], tell: &Sender<libc::pid_t>) -> Result<Workers, StartError> {
+    Workers::start_with(plan, &|builder, body| {
+        let tell = tell.clone();
+        builder.spawn(move || {
+            // Nobody listens any more if another thread could not be made.
+            let _ = tell.send(thread_id());
+            body();
+        })
+    })
 }
 
 /// A pass after one that failed; nobody asks for it.

@@ -12,6 +12,7 @@ use prezero_clear::{Method, Stores};
 use prezero_memory::{ByteSize, Class};
 
 pub(crate) use self::memory::Memory;
+use super::counters::Counts;
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
@@ -93,6 +94,14 @@ pub(crate) fn rows(methods: &[By], chunks: &[Option<u64>], threads: &[usize]) ->
     rows
 }
 
+/// What came of clearing the memory once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    pub(crate) time: Duration,
+    /// What all threads did meanwhile, where that is counted.
+    pub(crate) counts: Option<Counts>,
+}
+
 /// A row and what came of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -102,6 +111,8 @@ pub(crate) struct Measured {
     /// The same in GB/s.
     pub(crate) gbps: Vec<f64>,
     pub(crate) summary: Summary,
+    /// What a counted pass came to on average.
+    pub(crate) counts: Option<Counts>,
 }
 
 impl Measured {
@@ -113,6 +124,7 @@ impl Measured {
             samples,
             gbps,
             summary,
+            counts: None,
         })
     }
 
@@ -137,19 +149,25 @@ pub(crate) fn measure(
     let mut done = 0;
     let mut passes = 0;
     let samples = interleave(rows.len(), runs, |n| {
-        let time = memory.pass(&rows[n]).map_err(|failure| {
+        let pass = memory.pass(&rows[n]).map_err(|failure| {
             let all = rows.len() * (runs + 1);
             stopped(failure, passes, all)
         })?;
         passes += 1;
         done += bytes;
         progress(done);
-        Ok::<_, Failure>(time)
+        Ok::<_, Failure>(pass)
     })?;
     let rows = rows.iter().zip(samples);
-    Ok(rows
-        .filter_map(|(row, samples)| Measured::new(*row, bytes, samples))
-        .collect())
+    let measured = rows.filter_map(|(row, passes)| {
+        let times = passes.iter().map(|pass| pass.time).collect();
+        let counts: Vec<_> = passes.iter().map(|pass| pass.counts).collect();
+        Some(Measured {
+            counts: Counts::mean(&counts),
+            ..Measured::new(*row, bytes, times)?
+        })
+    });
+    Ok(measured.collect())
 }
 
 /// Where it was stopped, in terms of the measurement: part of one is none.

@@ -23,6 +23,7 @@ pub(in super::super) fn fixed(methods: &[&'static str]) -> ClearReport {
                 gbps_min: rate * f64::from(threads) - 0.5,
                 gbps_max: rate * f64::from(threads) + 0.5,
                 samples_ns: Vec::new(),
+                counters: None,
                 ratio: Some(RatioFacts {
                     mean: rate * f64::from(threads) / 9.0,
                     stdev: Some(0.0625),

@@ -71,6 +71,9 @@ fn the_chunk_of_a_row_is_that_of_its_pass() {
         chunk: Some(4096 + 64),
         threads: 1,
     };
-    let failure = memory.pass(&row).expect_err("no such chunk can be");
+    let failure = memory
+        .pass(&row)
+        .map(drop)
+        .expect_err("no such chunk can be");
     assert!(failure.message.contains("4160"), "{}", failure.message);
 }
