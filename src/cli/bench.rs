@@ -1,10 +1,14 @@
 //! The command line of `prezero bench`.
 
+mod mmap;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use prezero_memory::parse_size;
+
+pub(crate) use self::mmap::{BenchMmapArgs, MmapFunction};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -16,6 +20,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Bench {
     /// Clear hugepages that hold other bytes: every method, in chunks, with one and all threads.
     Clear(BenchClearArgs),
+    /// Map fresh memory and touch it: the work, the options and the last line of `perf bench mem mmap`.
+    Mmap(BenchMmapArgs),
 }
 
 const CLEAR_HELP: &str = "\

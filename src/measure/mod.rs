@@ -3,6 +3,8 @@
 
 pub(crate) mod clear;
 pub(crate) mod counters;
+pub(crate) mod cpus;
+pub(crate) mod mmap;
 pub(crate) mod rounds;
 pub(crate) mod stats;
 mod sys;

@@ -26,6 +26,8 @@ pub(crate) enum Warning {
     ThreadsRaised { asked: usize, used: usize },
     /// Workers that are not pinned may share a CPU.
     Loose { workers: usize },
+    /// Threads that have to share CPUs.
+    SharedCpus { threads: usize, cpus: usize },
     /// No row to compare with.
     NoBaseline { name: String },
     /// A chunk is too large for all threads to have one.
@@ -69,6 +71,10 @@ impl fmt::Display for Warning {
             Self::Loose { workers } => write!(
                 f,
                 "{workers} workers are not pinned to a CPU and may share one: let the process use all CPUs (taskset, cpuset)"
+            ),
+            Self::SharedCpus { threads, cpus } => write!(
+                f,
+                "{threads} threads share {cpus} CPUs: -t {cpus} or fewer"
             ),
             Self::NoBaseline { name } => write!(
                 f,

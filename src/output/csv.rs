@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::report::bench_clear::RowFacts;
+use crate::report::bench_mmap;
 
 /// A row of `bench clear` without its samples. Fields without a value are empty.
 #[derive(Serialize)]
@@ -48,9 +49,52 @@ impl From<&RowFacts> for ClearLine {
 
 /// The rows of `bench clear`.
 pub(crate) fn clear(to: impl Write, rows: &[RowFacts]) -> csv::Result<()> {
+    write(to, rows.iter().map(ClearLine::from))
+}
+
+/// A row of `bench mmap` without its samples.
+#[derive(Serialize)]
+struct MmapLine {
+    function: &'static str,
+    page_size: u64,
+    bytes: u64,
+    threads: usize,
+    loops: usize,
+    gbps_mean: f64,
+    gbps_stdev: Option<f64>,
+    gbps_min: f64,
+    gbps_max: f64,
+    perf_gib_per_second: f64,
+    perf_error_percent: Option<f64>,
+}
+
+impl From<&bench_mmap::RowFacts> for MmapLine {
+    fn from(row: &bench_mmap::RowFacts) -> Self {
+        Self {
+            function: row.function,
+            page_size: row.page_size,
+            bytes: row.bytes,
+            threads: row.threads,
+            loops: row.loops,
+            gbps_mean: row.gbps_mean,
+            gbps_stdev: row.gbps_stdev,
+            gbps_min: row.gbps_min,
+            gbps_max: row.gbps_max,
+            perf_gib_per_second: row.perf_gib_per_second,
+            perf_error_percent: row.perf_error_percent,
+        }
+    }
+}
+
+/// The rows of `bench mmap`.
+pub(crate) fn mmap(to: impl Write, rows: &[bench_mmap::RowFacts]) -> csv::Result<()> {
+    write(to, rows.iter().map(MmapLine::from))
+}
+
+fn write(to: impl Write, rows: impl Iterator<Item = impl Serialize>) -> csv::Result<()> {
     let mut lines = csv::Writer::from_writer(to);
     for row in rows {
-        lines.serialize(ClearLine::from(row))?;
+        lines.serialize(row)?;
     }
     lines.flush()?;
     Ok(())
@@ -73,6 +117,23 @@ mod tests {
 method,stores,chunk,threads,page_size,bytes,runs,gbps_mean,gbps_stdev,gbps_min,gbps_max,ratio,ratio_stdev,ratio_median
 rep-stosb,cached,4096,1,2097152,4294967296,5,9.0,0.25,8.5,9.5,1.0,0.0625,1.0
 rep-stosb,cached,1073741824,1,2097152,4294967296,5,10.0,,9.5,10.5,,,
+";
+        assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
+    }
+
+    #[test]
+    fn fixed_rows_of_mmap_have_their_lines() {
+        let mut rows = crate::output::bench_mmap::tests::fixed(2).rows;
+        rows[0].perf_gib_per_second = 11.5;
+        rows[1].perf_gib_per_second = 12.5;
+        rows[1].gbps_stdev = None;
+        rows[1].perf_error_percent = None;
+        let mut out = Vec::new();
+        mmap(&mut out, &rows).expect("memory takes it");
+        let wanted = "\
+function,page_size,bytes,threads,loops,gbps_mean,gbps_stdev,gbps_min,gbps_max,perf_gib_per_second,perf_error_percent
+demand,2097152,4294967296,2,5,12.5,0.125,12.25,12.75,11.5,0.3
+populate,2097152,4294967296,2,5,13.25,,13.0,13.5,12.5,
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }

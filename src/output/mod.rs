@@ -1,6 +1,7 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
 pub(crate) mod bench_clear;
+pub(crate) mod bench_mmap;
 mod calibration;
 mod counters;
 pub(crate) mod csv;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
 use crate::report::bench_clear::ClearReport;
+use crate::report::bench_mmap::MmapReport;
 use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
@@ -78,7 +80,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .unwrap_or_default();
     let sub = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let help = match (command, sub) {
-        ("bench", "clear") | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
+        ("bench", "clear" | "mmap")
+        | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
             format!("prezero {command} {sub} --help")
         }
         ("run" | "plan" | "doctor" | "bench" | "pool" | "exec", _) => {
@@ -116,6 +119,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &ClearReport {
                     error: facts,
                     ..ClearReport::new()
+                },
+            ),
+            ("bench", "mmap") => print_json(
+                &mut stdout,
+                &MmapReport {
+                    error: facts,
+                    ..MmapReport::new()
                 },
             ),
             ("doctor", _) => print_json(

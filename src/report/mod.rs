@@ -1,6 +1,7 @@
 //! The results of the commands as data. Text and JSON are views of them.
 
 pub(crate) mod bench_clear;
+pub(crate) mod bench_mmap;
 pub(crate) mod calibration;
 pub(crate) mod counters;
 pub(crate) mod doctor;

@@ -3,6 +3,7 @@
 mod clear;
 mod contract;
 mod counters;
+mod mmap;
 mod refusals;
 mod signals;
 mod user;

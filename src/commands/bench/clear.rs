@@ -95,7 +95,9 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     );
     report.populate_gbps = Some(memory.populate_gbps());
     warn(report, of_rows(&measured, &memory));
-    csv.map_or(Ok(()), |csv| csv.write(report))
+    csv.map_or(Ok(()), |csv| {
+        csv.write(|file| output::csv::clear(file, &report.rows))
+    })
 }
 
 fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {

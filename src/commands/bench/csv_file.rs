@@ -8,8 +8,6 @@ use std::path::Path;
 use prezero_memory::Class;
 
 use crate::failure::Failure;
-use crate::output;
-use crate::report::bench_clear::ClearReport;
 
 /// A file that is opened before minutes are spent on what goes into it. What is in it stays until then,
 /// and a new one is gone again where nothing came of it.
@@ -52,7 +50,11 @@ impl<'a> CsvFile<'a> {
         Ok(Self { path, file, empty })
     }
 
-    pub(super) fn write(mut self, report: &ClearReport) -> Result<(), Failure> {
+    /// Replaces what is in it by these rows.
+    pub(super) fn write(
+        mut self,
+        rows: impl FnOnce(&File) -> csv::Result<()>,
+    ) -> Result<(), Failure> {
         self.empty = false;
         // A pipe or terminal has no length to set.
         let regular = self.file.metadata().is_ok_and(|data| data.is_file());
@@ -62,7 +64,7 @@ impl<'a> CsvFile<'a> {
             Ok(())
         };
         let written = cut.map_err(csv::Error::from);
-        let written = written.and_then(|()| output::csv::clear(&self.file, &report.rows));
+        let written = written.and_then(|()| rows(&self.file));
         written.map_err(|error| Failure {
             class: Class::Internal,
             message: format!(

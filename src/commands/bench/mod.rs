@@ -3,6 +3,7 @@
 mod choice;
 mod clear;
 mod csv_file;
+mod mmap;
 
 use std::process::ExitCode;
 
@@ -12,5 +13,6 @@ use crate::cli::{Bench, BenchArgs};
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     match &args.bench {
         Bench::Clear(args) => clear::main(args),
+        Bench::Mmap(args) => mmap::main(args),
     }
 }

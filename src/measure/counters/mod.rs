@@ -34,7 +34,6 @@ pub(crate) enum Scope {
     /// What the threads do themselves.
     User,
     /// The kernel's work for them, too. Ordinary users are less often allowed to see that.
-    #[allow(dead_code)] // for measurements of the kernel's own clearing
     All,
 }
 
