@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::{ClearExtents, Prealloc};
 
-pub(crate) use self::bench::{Bench, BenchArgs, BenchClearArgs, BenchMmapArgs, MmapFunction};
+pub(crate) use self::bench::{
+    Bench, BenchArgs, BenchClearArgs, BenchMmapArgs, BenchNeighbourArgs, MmapFunction,
+};
 pub(crate) use self::exec::ExecArgs;
 pub(crate) use self::pool::{
     PoolArgs, PoolCommand, PoolCreateArgs, PoolDestroyArgs, PoolDrainArgs, PoolScrubArgs,

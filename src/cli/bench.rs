@@ -1,6 +1,7 @@
 //! The command line of `prezero bench`.
 
 mod mmap;
+mod neighbour;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Subcommand};
 use prezero_memory::parse_size;
 
 pub(crate) use self::mmap::{BenchMmapArgs, MmapFunction};
+pub(crate) use self::neighbour::BenchNeighbourArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -22,6 +24,8 @@ pub(crate) enum Bench {
     Clear(BenchClearArgs),
     /// Map fresh memory and touch it: the work, the options and the last line of `perf bench mem mmap`.
     Mmap(BenchMmapArgs),
+    /// Read memory at random next to the clearing of other memory: what each method costs the reader.
+    Neighbour(BenchNeighbourArgs),
 }
 
 const CLEAR_HELP: &str = "\

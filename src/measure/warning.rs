@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::time::Duration;
 
 use prezero_host::Host;
 use prezero_memory::{ByteSize, PlanWarning};
@@ -28,6 +29,10 @@ pub(crate) enum Warning {
     Loose { workers: usize },
     /// Threads that have to share CPUs.
     SharedCpus { threads: usize, cpus: usize },
+    /// What is measured and what disturbs it take turns.
+    OneCpu { cpu: u32 },
+    /// Passes that are over too soon; the shortest.
+    ShortPasses { time: Duration },
     /// No row to compare with.
     NoBaseline { name: String },
     /// A chunk is too large for all threads to have one.
@@ -75,6 +80,15 @@ impl fmt::Display for Warning {
             Self::SharedCpus { threads, cpus } => write!(
                 f,
                 "{threads} threads share {cpus} CPUs: -t {cpus} or fewer"
+            ),
+            Self::OneCpu { cpu } => write!(
+                f,
+                "Reading and clearing take turns on CPU {cpu}: the figures are the scheduler's; let the process use another CPU (taskset, cpuset, --cpus)"
+            ),
+            Self::ShortPasses { time } => write!(
+                f,
+                "The shortest pass took {:.1} ms, which says little: a larger --memory",
+                time.as_secs_f64() * 1e3
             ),
             Self::NoBaseline { name } => write!(
                 f,

@@ -71,7 +71,7 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
 }
 
 /// Base pages are what the kernel promises of ordinary memory; it may give larger ones.
-fn pages(size: u64) -> String {
+pub(super) fn pages(size: u64) -> String {
     match size {
         4096 => "pages of ordinary memory".to_owned(),
         size => format!("{} pages", ByteSize(size)),

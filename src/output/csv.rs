@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::report::bench_clear::RowFacts;
-use crate::report::bench_mmap;
+use crate::report::{bench_mmap, bench_neighbour};
 
 /// A row of `bench clear` without its samples. Fields without a value are empty.
 #[derive(Serialize)]
@@ -91,6 +91,56 @@ pub(crate) fn mmap(to: impl Write, rows: &[bench_mmap::RowFacts]) -> csv::Result
     write(to, rows.iter().map(MmapLine::from))
 }
 
+/// A row of `bench neighbour` without its samples.
+#[derive(Serialize)]
+struct NeighbourLine {
+    working_set: u64,
+    method: Option<&'static str>,
+    stores: Option<&'static str>,
+    runs: usize,
+    ns_per_access: f64,
+    ns_per_access_stdev: Option<f64>,
+    accesses_per_second: f64,
+    slowdown_percent: Option<f64>,
+    slowdown_percent_stdev: Option<f64>,
+    background_gbps: Option<f64>,
+    background_gbps_stdev: Option<f64>,
+    lost_ms_per_gib: Option<f64>,
+    lost_ms_per_gib_stdev: Option<f64>,
+}
+
+impl From<&bench_neighbour::RowFacts> for NeighbourLine {
+    fn from(row: &bench_neighbour::RowFacts) -> Self {
+        let split = |figure: &Option<bench_neighbour::FigureFacts>| match figure {
+            Some(figure) => (Some(figure.mean), figure.stdev),
+            None => (None, None),
+        };
+        let (slowdown_percent, slowdown_percent_stdev) = split(&row.slowdown_percent);
+        let (background_gbps, background_gbps_stdev) = split(&row.background_gbps);
+        let (lost_ms_per_gib, lost_ms_per_gib_stdev) = split(&row.lost_ms_per_gib);
+        Self {
+            working_set: row.working_set,
+            method: row.method,
+            stores: row.stores,
+            runs: row.runs,
+            ns_per_access: row.ns_per_access.mean,
+            ns_per_access_stdev: row.ns_per_access.stdev,
+            accesses_per_second: row.accesses_per_second.mean,
+            slowdown_percent,
+            slowdown_percent_stdev,
+            background_gbps,
+            background_gbps_stdev,
+            lost_ms_per_gib,
+            lost_ms_per_gib_stdev,
+        }
+    }
+}
+
+/// The rows of `bench neighbour`.
+pub(crate) fn neighbour(to: impl Write, rows: &[bench_neighbour::RowFacts]) -> csv::Result<()> {
+    write(to, rows.iter().map(NeighbourLine::from))
+}
+
 fn write(to: impl Write, rows: impl Iterator<Item = impl Serialize>) -> csv::Result<()> {
     let mut lines = csv::Writer::from_writer(to);
     for row in rows {
@@ -134,6 +184,19 @@ rep-stosb,cached,1073741824,1,2097152,4294967296,5,10.0,,9.5,10.5,,,
 function,page_size,bytes,threads,loops,gbps_mean,gbps_stdev,gbps_min,gbps_max,perf_gib_per_second,perf_error_percent
 demand,2097152,4294967296,2,5,12.5,0.125,12.25,12.75,11.5,0.3
 populate,2097152,4294967296,2,5,13.25,,13.0,13.5,12.5,
+";
+        assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
+    }
+
+    #[test]
+    fn fixed_rows_of_neighbour_have_their_lines() {
+        let rows = crate::output::bench_neighbour::tests::fixed().rows;
+        let mut out = Vec::new();
+        neighbour(&mut out, &rows[..2]).expect("memory takes it");
+        let wanted = "\
+working_set,method,stores,runs,ns_per_access,ns_per_access_stdev,accesses_per_second,slowdown_percent,slowdown_percent_stdev,background_gbps,background_gbps_stdev,lost_ms_per_gib,lost_ms_per_gib_stdev
+1048576,,,3,4.0,0.125,250000000.0,,,,,,
+1048576,rep-stosb,cached,3,4.5,0.125,222222222.2222222,10.0,0.25,12.5,0.25,8.0,0.25
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }

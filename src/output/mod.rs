@@ -2,6 +2,7 @@
 
 pub(crate) mod bench_clear;
 pub(crate) mod bench_mmap;
+pub(crate) mod bench_neighbour;
 mod calibration;
 mod counters;
 pub(crate) mod csv;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use crate::failure::{Failure, exit_code};
 use crate::report::bench_clear::ClearReport;
 use crate::report::bench_mmap::MmapReport;
+use crate::report::bench_neighbour::NeighbourReport;
 use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
@@ -80,7 +82,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .unwrap_or_default();
     let sub = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let help = match (command, sub) {
-        ("bench", "clear" | "mmap")
+        ("bench", "clear" | "mmap" | "neighbour")
         | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
             format!("prezero {command} {sub} --help")
         }
@@ -126,6 +128,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &MmapReport {
                     error: facts,
                     ..MmapReport::new()
+                },
+            ),
+            ("bench", "neighbour") => print_json(
+                &mut stdout,
+                &NeighbourReport {
+                    error: facts,
+                    ..NeighbourReport::new()
                 },
             ),
             ("doctor", _) => print_json(

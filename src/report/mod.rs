@@ -2,6 +2,7 @@
 
 pub(crate) mod bench_clear;
 pub(crate) mod bench_mmap;
+pub(crate) mod bench_neighbour;
 pub(crate) mod calibration;
 pub(crate) mod counters;
 pub(crate) mod doctor;

@@ -4,6 +4,7 @@ mod clear;
 mod contract;
 mod counters;
 mod mmap;
+mod neighbour;
 mod refusals;
 mod signals;
 mod user;

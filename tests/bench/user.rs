@@ -21,3 +21,24 @@ fn an_ordinary_user_can_measure() {
     pages.assert_clean();
     assert_eq!(list(&report, "rows").len(), 4);
 }
+
+#[test]
+fn an_ordinary_user_can_measure_fresh_memory_and_neighbours() {
+    let Some(pages) = Hugepages::take(2 << 20, 32) else {
+        return;
+    };
+    let copy = PublicCopy::new();
+    for args in [
+        "bench mmap -p 2M -s 16M -l 1",
+        "bench neighbour --memory size=64M,hugepage_size=2M --rate 1G --runs 1 --working-set 4K",
+    ] {
+        let setup = "ulimit -l 0 &&";
+        let Some(command) = private_dev::prezero(setup, &as_user(USER), &copy.binary(), args)
+        else {
+            return;
+        };
+        let ran = finish(command).exits_with(0);
+        assert!(!ran.stdout.is_empty(), "{ran:#?}");
+        pages.assert_clean();
+    }
+}

@@ -38,7 +38,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let chunks: Vec<Option<u64>> = choice::chunks(&args.chunk)?.into_iter().map(Some).collect();
     let baseline = Baseline::new(args.baseline.as_deref())?;
     baseline.among(&clear::rows(&methods, &chunks, &[1]))?.ok();
-    let spec = spec(args)?;
+    let spec = spec(&args.memory, args.page)?;
     let csv = args.csv.as_deref().map(CsvFile::open).transpose()?;
 
     let host = Host::probe();
@@ -110,13 +110,13 @@ fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {
 
 /// What was asked for, on hugepages unless it says otherwise: ordinary memory is cleared at another
 /// speed.
-fn spec(args: &BenchClearArgs) -> Result<MemorySpec, Failure> {
-    let mut spec: MemorySpec = args.memory.parse()?;
+pub(super) fn spec(memory: &str, page: Option<u64>) -> Result<MemorySpec, Failure> {
+    let mut spec: MemorySpec = memory.parse()?;
     if spec.hugepages == Hugepages::Auto {
         spec.hugepages = Hugepages::On;
     }
     spec.path = spec.path.take().map(resolved);
-    let Some(bytes) = args.page else {
+    let Some(bytes) = page else {
         return Ok(spec);
     };
     let refused = |why: String, fix: &str| Failure {
@@ -128,7 +128,7 @@ fn spec(args: &BenchClearArgs) -> Result<MemorySpec, Failure> {
         .ok_or_else(|| refused("it is no size of a page".to_owned(), "--page 2M"))?;
     if spec.hugepages == Hugepages::Off || spec.hugepage_size.is_some_and(|other| other != page) {
         return Err(refused(
-            format!("memory '{}' says otherwise", args.memory),
+            format!("memory '{memory}' says otherwise"),
             "leave one of them out",
         ));
     }

@@ -4,6 +4,7 @@ mod choice;
 mod clear;
 mod csv_file;
 mod mmap;
+mod neighbour;
 
 use std::process::ExitCode;
 
@@ -14,5 +15,6 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     match &args.bench {
         Bench::Clear(args) => clear::main(args),
         Bench::Mmap(args) => mmap::main(args),
+        Bench::Neighbour(args) => neighbour::main(args),
     }
 }

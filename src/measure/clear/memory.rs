@@ -165,6 +165,12 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// All of it after it was filled with [`STAIN`], for threads of the caller's.
+    pub(crate) fn dirty_spans(&mut self) -> Result<Vec<Span<'_>>, Failure> {
+        let dirty = self.dirty()?;
+        Ok(sys::spans(self.ram.insert(dirty)))
+    }
+
     fn dirty(&mut self) -> Result<GuestRam<Populated>, Failure> {
         let ram = self.ram.take().ok_or_else(lost)?;
         let stained = ram.stain(&self.crews[0], STAIN, &self.control);

@@ -1,0 +1,135 @@
+//! What clearing memory does to a neighbour: random reads on one CPU, alone and next to the clearing of
+//! dirty memory on another.
+//!
+//! Uncached stores leave the neighbour's lines in the cache that both share, and take more of the
+//! memory's bandwidth while they last. So there are two figures: how much slower the reads are
+//! meanwhile, and how much time they lose for each GiB that is cleared. The second one decides, because a
+//! fleet has a number of bytes to clear and not a number of seconds to do it in.
+
+mod background;
+mod chase;
+mod figures;
+mod pass;
+mod place;
+mod sys;
+#[cfg(test)]
+mod tests;
+pub(crate) mod verdict;
+
+use prezero_clear::Method;
+use prezero_memory::{ByteSize, Class};
+
+pub(crate) use self::background::PIECE;
+pub(crate) use self::chase::{Chase, LINE};
+pub(crate) use self::figures::{Beside, Figures, ns_per_access};
+pub(crate) use self::pass::{How, Sample};
+pub(crate) use self::place::{Place, Sharing, named, place};
+use super::clear::Memory;
+use super::rounds::interleave;
+use crate::failure::Failure;
+
+/// One working set, alone or next to one method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// The working set's place among all.
+    pub(crate) set: usize,
+    pub(crate) method: Option<Method>,
+}
+
+impl Row {
+    /// `1M next to clzero`.
+    pub(crate) fn name(&self, bytes: u64) -> String {
+        let set = ByteSize(bytes).to_spec();
+        match self.method {
+            None => format!("{set} alone"),
+            Some(method) => format!("{set} next to {}", method.name()),
+        }
+    }
+}
+
+/// A row and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// One for each counted pass, in the order of the rounds.
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) figures: Figures,
+}
+
+/// Rows, and how many passes had a thread that was not on its CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) measured: Vec<Measured>,
+    pub(crate) loose: usize,
+}
+
+/// Every working set alone, and next to each method.
+pub(crate) fn rows(sets: usize, methods: &[Method]) -> Vec<Row> {
+    let ways = || [None].into_iter().chain(methods.iter().copied().map(Some));
+    (0..sets)
+        .flat_map(|set| ways().map(move |method| Row { set, method }))
+        .collect()
+}
+
+/// A reader that was kept off its CPU while all of the memory was cleared has another try.
+const TRIES: usize = 8;
+
+/// Measures all rows, `runs` times each. `progress` is told how many passes are done.
+pub(crate) fn measure(
+    memory: &mut Memory<'_>,
+    sets: &mut [Chase],
+    rows: &[Row],
+    runs: usize,
+    how: How<'_>,
+    progress: &dyn Fn(u64),
+) -> Result<Outcome, Failure> {
+    let (mut passes, mut loose) = (0, 0);
+    let all = rows.len() * (runs + 1);
+    let samples = interleave(rows.len(), runs, |n| {
+        let Row { set, method } = rows[n];
+        let chase = &mut sets[set];
+        let mut take = || match method {
+            None => pass::alone(chase, how),
+            Some(method) => {
+                let spans = memory.dirty_spans();
+                spans.and_then(|spans| pass::beside(chase, spans, method, how))
+            }
+        };
+        let mut taken = take();
+        for _ in 1..TRIES {
+            match &taken {
+                Err(failure) if failure.class == Class::Usage => taken = take(),
+                _ => break,
+            }
+        }
+        let stopped = || Failure {
+            class: Class::Stopped,
+            message: format!("Cancelled after {passes} of {all} passes; nothing of them is shown"),
+            fix: None,
+        };
+        let (sample, pinned) = match taken {
+            Ok(taken) => taken.ok_or_else(stopped)?,
+            Err(failure) if failure.class == Class::Stopped => return Err(stopped()),
+            Err(failure) => return Err(failure),
+        };
+        passes += 1;
+        loose += usize::from(!pinned);
+        progress(passes as u64);
+        Ok(sample)
+    })?;
+    let alone = |set| {
+        let of = |row: &Row| row.set == set && row.method.is_none();
+        rows.iter().position(of).map(|n| &samples[n][..])
+    };
+    let measured = rows.iter().zip(&samples).filter_map(|(row, own)| {
+        Some(Measured {
+            row: *row,
+            figures: Figures::of(own, row.method.and_then(|_| alone(row.set)))?,
+            samples: own.clone(),
+        })
+    });
+    Ok(Outcome {
+        measured: measured.collect(),
+        loose,
+    })
+}
