@@ -12,6 +12,9 @@ pub struct Cpu {
     pub vendor: String,
     /// The model's name as the vendor writes it; empty where there is none.
     pub model: String,
+    /// The revision of the microcode, such as `0xa0011d5`, which a hypervisor may make up; empty where
+    /// there is none, as on arm64.
+    pub microcode: String,
     /// How many bits a physical address has: a bound for guest-physical addresses too. `None` where
     /// `/proc/cpuinfo` has no `address sizes`, as on arm64.
     pub phys_addr_bits: Option<u8>,
@@ -34,6 +37,7 @@ impl Cpu {
         Self {
             vendor: text("vendor_id"),
             model: text("model name"),
+            microcode: text("microcode"),
             phys_addr_bits: field(&block, "address sizes")
                 .and_then(|sizes| root.understand(CPUINFO, sizes, physical_bits)),
             hypervisor: field(&block, "flags").is_some(),
@@ -42,7 +46,10 @@ impl Cpu {
 }
 
 fn used_lines(block: &str) -> String {
-    let mut kept = only(block, &["vendor_id", "model name", "address sizes"]);
+    let mut kept = only(
+        block,
+        &["vendor_id", "model name", "microcode", "address sizes"],
+    );
     let flags = field(block, "flags").unwrap_or_default();
     if flags.split_whitespace().any(|flag| flag == "hypervisor") {
         kept.push_str("flags: hypervisor\n");
@@ -103,12 +110,13 @@ mod tests {
     #[test]
     fn only_the_first_processor_counts() {
         let (cpu, problems) = cpuinfo(
-            "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nmicrocode\t: 0xa0011d5\n\
              flags\t\t: fpu vme\naddress sizes\t: 48 bits physical, 57 bits virtual\n\n\
              processor\t: 1\nflags\t\t: hypervisor\naddress sizes\t: 52 bits physical\n\n",
         );
         assert_eq!(cpu.vendor, "AuthenticAMD");
         assert_eq!(cpu.model, "AMD EPYC");
+        assert_eq!(cpu.microcode, "0xa0011d5");
         assert_eq!(cpu.phys_addr_bits, Some(48));
         assert!(!cpu.hypervisor);
         assert_eq!(problems, 0);

@@ -22,6 +22,7 @@ fn one_node() {
     assert_eq!(host.kernel.preempt, "dynamic");
     assert_eq!(host.cpu.vendor, "AuthenticAMD");
     assert_eq!(host.cpu.model, "AMD EPYC 7763 64-Core Processor");
+    assert_eq!(host.cpu.microcode, "0xa0011d5");
     assert_eq!(host.cpu.phys_addr_bits, Some(48));
     assert!(host.cpu.hypervisor && host.topology_known);
     assert_eq!(host.thp, Thp::Madvise);
