@@ -6,6 +6,7 @@ pub(crate) mod counters;
 pub(crate) mod cpus;
 pub(crate) mod mmap;
 pub(crate) mod neighbour;
+pub(crate) mod machine;
 pub(crate) mod rounds;
 pub(crate) mod stats;
 mod sys;

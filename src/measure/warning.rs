@@ -1,12 +1,13 @@
 //! What a reader of figures should know before believing them, with advice.
 
 use std::fmt;
-use std::fs;
 use std::time::Duration;
+use std::path::Path;
 
-use prezero_host::Host;
+use prezero_host::{Host, Throttled};
 use prezero_memory::{ByteSize, PlanWarning};
 
+use super::machine::Load;
 use super::stats::{Summary, outliers};
 
 /// σ above this part of the mean is noise.
@@ -58,6 +59,14 @@ pub(crate) enum Warning {
     FewRuns { runs: usize },
     /// Others use the CPUs.
     Busy { load: f64, cpus: usize },
+    /// Others began to, while this was measured; `own` is what this process adds to the average.
+    LoadRose { before: f64, after: f64, own: f64 },
+    /// Others did, for this part of all CPUs' time.
+    Shared { part: f64 },
+    /// The hypervisor gave this part of the time that CPUs wanted to run to other machines.
+    Stolen { part: f64 },
+    /// A CPU quota held the threads back.
+    Throttled(Throttled),
     /// Populating was much slower than clearing, both in GB/s: memory new to the machine.
     SlowFirstTouch { populate: f64, clear: f64 },
     /// The machine is itself a virtual one.
@@ -67,11 +76,13 @@ pub(crate) enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LeftOut { why } => write!(f, "Left out: {why}"),
+            Self::LeftOut { why } => {
+                write!(f, "Left out: {why} (measure it on a machine that has it)")
+            }
             Self::Plan(warning) => warning.fmt(f),
             Self::ThreadsRaised { asked, used } => write!(
                 f,
-                "{asked} threads asked for, {used} used: each node with memory needs one, and each thread a piece of it"
+                "{asked} threads asked for, {used} used: each node with memory needs one, and each thread a piece of it (--threads {used} says the same)"
             ),
             Self::Loose { workers } => write!(
                 f,
@@ -118,6 +129,23 @@ impl fmt::Display for Warning {
                 f,
                 "The load average was {load:.1} with {cpus} CPUs when this began: wait until others are done"
             ),
+            Self::LoadRose { before, after, own } => write!(
+                f,
+                "The load average rose from {before:.1} to {after:.1} while this was measured, of which this program explains {own:.1}: end what else runs here, and measure again"
+            ),
+            Self::Shared { part } => write!(
+                f,
+                "Other programs used {:.0} % of all CPU time while this was measured: end them, and measure again",
+                part * 100.0
+            ),
+            Self::Stolen { part } => write!(
+                f,
+                "The hypervisor kept {:.1} % of the CPU time that was wanted for others while this was measured: use a machine with CPUs of its own, or raise --runs",
+                part * 100.0
+            ),
+            Self::Throttled(throttled) => {
+                f.write_str(&throttling(throttled, "while this was measured"))
+            }
             Self::SlowFirstTouch { populate, clear } => write!(
                 f,
                 "Populating went at {populate:.1} GB/s where clearing goes at {clear:.1}: the first touch of memory that a hypervisor has to find; it is not in these figures, and touching the hugepages once after reserving them takes it out of others, too"
@@ -127,6 +155,14 @@ impl fmt::Display for Warning {
             ),
         }
     }
+}
+
+/// What to say about a quota that held threads back, and to do about it.
+pub(crate) fn throttling(throttled: &Throttled, meanwhile: &str) -> String {
+    let (cgroup, seconds) = (throttled.cgroup.display(), throttled.time.as_secs_f64());
+    format!(
+        "The CPU quota of {cgroup} held its threads back for {seconds:.3} s of CPU time {meanwhile} (raise its cpu.max, or use fewer --threads)"
+    )
 }
 
 /// What the samples of all rows give away about the machine; each row has a name.
@@ -166,17 +202,16 @@ pub(crate) fn of_samples(rows: &[(String, Vec<f64>)]) -> Vec<Warning> {
 /// What the machine is and does before a measurement begins.
 pub(crate) fn of_machine(host: &Host) -> Vec<Warning> {
     let mut found = Vec::new();
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    found.extend(busy(&load, host.allowed_cpus.len()));
+    let load = Load::read(Path::new("/"));
+    found.extend(load.and_then(|load| busy(load, host.allowed_cpus.len())));
     if host.cpu.hypervisor {
         found.push(Warning::Hypervisor);
     }
     found
 }
 
-/// `loadavg` is /proc/loadavg (proc_loadavg(5)): the first figure is that of the last minute.
-fn busy(loadavg: &str, cpus: usize) -> Option<Warning> {
-    let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
+fn busy(load: Load, cpus: usize) -> Option<Warning> {
+    let load = load.now();
     #[allow(clippy::cast_precision_loss)] // a number of CPUs
     let many = cpus as f64 / 2.0;
     (load > many).then_some(Warning::Busy { load, cpus })
@@ -199,7 +234,7 @@ mod tests {
     fn a_quiet_machine_earns_no_warning() {
         let rows = [row("a", &[10.0, 10.1, 9.9]), row("b", &[5.0, 5.1, 5.05])];
         assert_eq!(of_samples(&rows), []);
-        assert_eq!(busy("0.90 1.00 1.00 1/200 7", 2), None);
+        assert_eq!(busy(Load([0.9, 1.0, 1.0]), 2), None);
         assert_eq!(first_touch(8.0, 10.0), None);
     }
 
@@ -250,8 +285,7 @@ mod tests {
             load: 1.01,
             cpus: 2,
         };
-        assert_eq!(busy("1.01 0.10 0.10 1/200 7", 2), Some(wanted));
-        assert_eq!(busy("", 2), None);
+        assert_eq!(busy(Load([1.01, 0.1, 0.1]), 2), Some(wanted));
     }
 
     #[test]
@@ -260,5 +294,98 @@ mod tests {
             first_touch(1.0, 9.0),
             Some(Warning::SlowFirstTouch { .. })
         ));
+    }
+
+    /// One of each variant; what the planner says is its own affair.
+    fn all() -> Vec<Warning> {
+        let text = |text: &str| text.to_owned();
+        vec![
+            Warning::LeftOut {
+                why: text("This CPU has no CLZERO"),
+            },
+            Warning::ThreadsRaised { asked: 1, used: 2 },
+            Warning::Loose { workers: 2 },
+            Warning::NoBaseline {
+                name: text("rep-stosb:4K"),
+            },
+            Warning::Idle {
+                chunk: 1 << 30,
+                threads: 2,
+                bytes: 1 << 30,
+            },
+            Warning::Noisy {
+                rows: 1,
+                of: 2,
+                worst: text("a"),
+                spread: 0.1,
+            },
+            Warning::Outliers {
+                rows: 1,
+                of: 2,
+                first: text("a"),
+            },
+            Warning::FewRuns { runs: 2 },
+            Warning::Busy { load: 2.0, cpus: 2 },
+            Warning::LoadRose {
+                before: 0.5,
+                after: 2.0,
+                own: 0.25,
+            },
+            Warning::Shared { part: 0.25 },
+            Warning::Stolen { part: 0.05 },
+            Warning::Throttled(Throttled {
+                cgroup: "/sys/fs/cgroup/a".into(),
+                time: std::time::Duration::from_millis(250),
+            }),
+            Warning::SlowFirstTouch {
+                populate: 1.0,
+                clear: 9.0,
+            },
+            Warning::Hypervisor,
+        ]
+    }
+
+    #[test]
+    fn every_warning_says_what_to_do() {
+        let verbs = [
+            "measure",
+            "let the process",
+            "name a row",
+            "end ",
+            "raise",
+            "--runs",
+            "--threads",
+            "wait",
+            "touching",
+            "trust",
+            "use ",
+        ];
+        for warning in all() {
+            let text = warning.to_string();
+            // The advice stands behind what is the matter.
+            let advice = text
+                .split_once([':', '(', ';'])
+                .map_or("", |(_, advice)| advice);
+            assert!(
+                verbs.iter().any(|verb| advice.contains(verb)),
+                "{warning:?}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn shares_of_time_are_percent_and_times_are_seconds() {
+        let text: Vec<String> = all().iter().map(ToString::to_string).collect();
+        for part in [
+            "rose from 0.5 to 2.0 while this was measured, of which this program explains 0.2",
+            "used 25 % of all CPU time",
+            "kept 5.0 % of the CPU time",
+            "/sys/fs/cgroup/a held its threads back for 0.250 s of CPU time while this was measured",
+        ] {
+            assert!(
+                text.iter().any(|text| text.contains(part)),
+                "{part}: {text:#?}"
+            );
+        }
     }
 }

@@ -10,6 +10,7 @@ use prezero_memory::ByteSize;
 
 use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
+use super::machine::machine;
 use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_clear::{ClearReport, CrossingFacts, FenceFacts, RowFacts, RowName};
 
@@ -67,7 +68,11 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
         let name = name(row.method, row.chunk, row.threads);
         (name, row.bytes, row.counters.as_ref())
     });
-    counters(out, rows, report.counters_unavailable.as_ref())
+    counters(out, rows, report.counters_unavailable.as_ref())?;
+    match &report.machine {
+        Some(machine) => self::machine(out, machine),
+        None => Ok(()),
+    }
 }
 
 /// Base pages are what the kernel promises of ordinary memory; it may give larger ones.

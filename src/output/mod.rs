@@ -8,6 +8,7 @@ mod counters;
 pub(crate) mod csv;
 pub(crate) mod doctor;
 mod figures;
+mod machine;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod text;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
+use super::machine::MachineFacts;
 use super::run::nanoseconds;
 use crate::measure::clear::crossing::Crossing;
 use crate::measure::clear::fence::{EVERY, Fence};
@@ -18,6 +19,7 @@ pub(crate) struct ClearReport {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) host: Option<HostFacts>,
+    pub(crate) machine: Option<MachineFacts>,
     /// The row that the others' ratios are to.
     pub(crate) baseline: Option<RowName>,
     pub(crate) rows: Vec<RowFacts>,
@@ -39,6 +41,7 @@ impl ClearReport {
             schema: "prezero/bench-clear/1",
             version: env!("CARGO_PKG_VERSION"),
             host: None,
+            machine: None,
             baseline: None,
             rows: Vec::new(),
             crossing: None,

@@ -7,6 +7,7 @@ pub(crate) mod calibration;
 pub(crate) mod counters;
 pub(crate) mod doctor;
 pub(crate) mod facts;
+pub(crate) mod machine;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod pool_drain;

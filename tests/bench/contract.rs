@@ -30,6 +30,7 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
     assert_eq!(report.get("error").is_some(), code != 0, "{report:#}");
     for key in [
         "host",
+        "machine",
         "baseline",
         "crossing",
         "fence",
@@ -53,6 +54,7 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
     }
     if code == 0 {
         check_crossing(&report);
+        check_machine(&report);
         assert!(report["host"]["kernel"].is_string(), "{report:#}");
         assert!(
             report["populate_gbps"]
@@ -139,4 +141,34 @@ fn check_crossing(report: &Value) {
     let from = extents.iter().rev().take_while(ahead).last();
     let from = from.map_or(Value::Null, |extent| extent["bytes"].clone());
     assert_eq!(crossing["from_bytes"], from, "{crossing:#}");
+}
+
+/// What machine it was is there, and nothing that tells whose.
+#[track_caller]
+fn check_machine(report: &Value) {
+    let machine = &report["machine"];
+    assert_eq!(machine["kernel"], report["host"]["kernel"], "{machine:#}");
+    for load in ["load_before", "load_after"] {
+        assert_eq!(list(machine, load).len(), 3, "{machine:#}");
+    }
+    assert!(
+        machine["cpus"].as_u64() >= machine["usable_cpus"].as_u64(),
+        "{machine:#}"
+    );
+    let text = machine.to_string();
+    for secret in ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"] {
+        let Ok(id) = std::fs::read_to_string(secret) else {
+            continue;
+        };
+        let plain = id.trim().replace('-', "");
+        for id in [id.trim(), &plain] {
+            assert!(id.is_empty() || !text.contains(id), "{secret}: {machine:#}");
+        }
+    }
+    assert!(
+        machine["boot"]
+            .as_str()
+            .is_some_and(|hash| hash.len() == 16),
+        "{machine:#}"
+    );
 }

@@ -1,5 +1,6 @@
 //! `prezero bench clear`: how fast this host clears memory, and how.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use prezero_host::{Host, PageSize};
@@ -12,11 +13,13 @@ use crate::cli::BenchClearArgs;
 use crate::commands::request::resolved;
 use crate::failure::Failure;
 use crate::measure::clear::{self, Measured, Memory, crossing, fence};
+use crate::measure::machine::{Machine, Watch};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::output::progress::Bars;
 use crate::report::bench_clear::ClearReport;
 use crate::report::facts::ErrorFacts;
+use crate::report::machine::MachineFacts;
 use crate::stop;
 
 /// Runs the command and prints its report.
@@ -43,6 +46,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
 
     let host = Host::probe();
     report.host = Some((&host).into());
+    report.machine = Some(MachineFacts::new(&host, Machine::read(Path::new("/"))));
     warn(report, left_out);
     warn(report, warning::of_machine(&host));
     let control = Control {
@@ -59,6 +63,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let threads = threads(&memory, &asked, report);
     warn(report, of_memory(&memory, &chunks, &threads));
 
+    let watch = Watch::start(Path::new("/"), host.allowed_cpus.len());
     let rows = clear::rows(&methods, &chunks, &threads);
     let runs = args.runs.get();
     let bars = Bars::new(
@@ -79,6 +84,11 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
             .as_ref()
             .map(Into::into);
     }
+    let watched = watch.end();
+    if let Some(machine) = &mut report.machine {
+        machine.set_load_after(watched.load);
+    }
+    warn(report, watched.warnings);
     let baseline = match baseline.among(&rows)? {
         Ok(row) => Some(row),
         Err(missed) => {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use prezero_host::CpuThrottling;
 
+use crate::measure::warning;
 use crate::report::run::{Report, nanoseconds};
 
 /// The counters as they were before the workers were started.
@@ -18,10 +19,9 @@ pub(super) fn note(report: &mut Report, throttling: &CpuThrottling) {
     };
     report.throttled_ns = Some(nanoseconds(throttled.time));
     if !throttled.time.is_zero() {
-        let seconds = throttled.time.as_secs_f64();
-        let cgroup = throttled.cgroup.display();
-        report.warn(format!(
-            "The CPU quota of {cgroup} held its threads back for {seconds:.3} s of CPU time while memory was populated (raise its cpu.max, or use fewer --threads)"
+        report.warn(warning::throttling(
+            &throttled,
+            "while memory was populated",
         ));
     }
 }
