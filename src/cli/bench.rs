@@ -37,7 +37,7 @@ Examples:
   prezero bench clear
   prezero bench clear --memory 1G --method rep-stosb,avx2-nt --chunk 4K,2M --threads 1 --runs 10
   prezero bench clear --memory size=2G,host_numa_node=1 --method cached,movnti
-  prezero bench clear --page 1G --baseline cached:1G --json --csv clear.csv
+  prezero bench clear --page 1G --baseline cached:1G --json --csv clear.csv --chart clear.svg
 
 Exit codes:
   0 done
@@ -94,4 +94,8 @@ pub(crate) struct BenchClearArgs {
     /// Write the rows to FILE, too, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+
+    /// Draw the rows in FILE, too, as SVG: GB/s over chunks, a line for each method.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) chart: Option<PathBuf>,
 }

@@ -4,9 +4,9 @@
 pub(crate) mod clear;
 pub(crate) mod counters;
 pub(crate) mod cpus;
+pub(crate) mod machine;
 pub(crate) mod mmap;
 pub(crate) mod neighbour;
-pub(crate) mod machine;
 pub(crate) mod rounds;
 pub(crate) mod stats;
 mod sys;

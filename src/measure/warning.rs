@@ -1,8 +1,8 @@
 //! What a reader of figures should know before believing them, with advice.
 
 use std::fmt;
-use std::time::Duration;
 use std::path::Path;
+use std::time::Duration;
 
 use prezero_host::{Host, Throttled};
 use prezero_memory::{ByteSize, PlanWarning};

@@ -1,6 +1,7 @@
 //! The figures of `prezero bench clear` for people: a table for each number of threads, with a row for
 //! each chunk and a column for each method, and a few lines of what follows from them.
 
+mod chart;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -8,6 +9,7 @@ use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
 
+pub(crate) use self::chart::chart;
 use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
 use super::machine::machine;

@@ -4,6 +4,7 @@ pub(crate) mod bench_clear;
 pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
 mod calibration;
+mod chart;
 mod counters;
 pub(crate) mod csv;
 pub(crate) mod doctor;

@@ -1,5 +1,6 @@
 //! `prezero bench` from the outside: its documents, its tables, its exit codes, and what it leaves behind.
 
+mod chart;
 mod clear;
 mod contract;
 mod counters;

@@ -84,6 +84,27 @@ fn a_csv_file_that_cannot_be_written_is_refused_at_once() {
 }
 
 #[test]
+fn a_chart_that_cannot_be_written_is_refused_at_once() {
+    let (_, error, fix) = refused("--memory 64M --chart /nowhere/clear.svg", 2);
+    assert!(
+        error.contains("/nowhere/clear.svg cannot be written"),
+        "{error}"
+    );
+    assert!(fix.starts_with("--chart "), "{fix}");
+}
+
+#[test]
+fn two_results_in_one_file_are_refused_and_the_file_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("both");
+    let both = path.to_str().expect("UTF-8");
+    let (_, error, fix) = refused(&format!("--memory 64M --csv {both} --chart {both}"), 2);
+    assert!(error.contains("--csv and --chart both name"), "{error}");
+    assert!(fix.starts_with("--chart "), "{fix}");
+    assert!(!path.exists());
+}
+
+#[test]
 fn too_few_hugepages_are_a_shortage_in_numbers() {
     let Some(pages) = Hugepages::exactly(2 << 20, 3) else {
         return;

@@ -1,5 +1,6 @@
 //! `prezero bench clear`: how fast this host clears memory, and how.
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
 
 use super::choice::{self, Baseline};
-use super::csv_file::CsvFile;
+use super::result_file::ResultFile;
 
 use crate::cli::BenchClearArgs;
 use crate::commands::request::resolved;
@@ -42,7 +43,17 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let baseline = Baseline::new(args.baseline.as_deref())?;
     baseline.among(&clear::rows(&methods, &chunks, &[1]))?.ok();
     let spec = spec(&args.memory, args.page)?;
-    let csv = args.csv.as_deref().map(CsvFile::open).transpose()?;
+    let csv = args.csv.as_deref();
+    let csv = csv
+        .map(|path| ResultFile::open("--csv", path))
+        .transpose()?;
+    let chart = args.chart.as_deref();
+    let chart = chart
+        .map(|path| ResultFile::open("--chart", path))
+        .transpose()?;
+    if let (Some(csv), Some(chart)) = (&csv, &chart) {
+        csv.differs_from(chart)?;
+    }
 
     let host = Host::probe();
     report.host = Some((&host).into());
@@ -105,9 +116,14 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     );
     report.populate_gbps = Some(memory.populate_gbps());
     warn(report, of_rows(&measured, &memory));
-    csv.map_or(Ok(()), |csv| {
-        csv.write(|file| output::csv::clear(file, &report.rows))
-    })
+    if let Some(csv) = csv {
+        csv.write(|file| output::csv::clear(file, &report.rows))?;
+    }
+    let Some(chart) = chart else {
+        return Ok(());
+    };
+    let drawn = output::bench_clear::chart(report).map_err(io::Error::other);
+    chart.write(|file| file.write_all(drawn?.as_bytes()))
 }
 
 fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {

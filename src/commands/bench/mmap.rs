@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class};
 
-use super::csv_file::CsvFile;
+use super::result_file::ResultFile;
 use crate::cli::{BenchMmapArgs, MmapFunction};
 use crate::failure::Failure;
 use crate::measure::cpus;
@@ -33,7 +33,10 @@ pub(crate) fn main(args: &BenchMmapArgs) -> ExitCode {
 fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result<(), Failure> {
     // What cannot be is refused before anything is measured.
     let (page, bytes) = pages(args.page, args.size)?;
-    let csv = args.csv.as_deref().map(CsvFile::open).transpose()?;
+    let csv = args.csv.as_deref();
+    let csv = csv
+        .map(|path| ResultFile::open("--csv", path))
+        .transpose()?;
     let host = Host::probe();
     report.host = Some((&host).into());
     let work = Work {

@@ -2,9 +2,9 @@
 
 mod choice;
 mod clear;
-mod csv_file;
 mod mmap;
 mod neighbour;
+mod result_file;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use prezero_memory::{ByteSize, Cancel, Class, Control, MemorySpec, NodeChoice, P
 
 use super::choice;
 use super::clear::spec;
-use super::csv_file::CsvFile;
+use super::result_file::ResultFile;
 use crate::cli::BenchNeighbourArgs;
 use crate::failure::Failure;
 use crate::measure::clear::{By, Memory};
@@ -46,7 +46,10 @@ fn run(
     let (methods, left_out) = methods(&args.method)?;
     let sizes = sizes(&args.working_set)?;
     let mut spec = spec(&args.memory, None)?;
-    let csv = args.csv.as_deref().map(CsvFile::open).transpose()?;
+    let csv = args.csv.as_deref();
+    let csv = csv
+        .map(|path| ResultFile::open("--csv", path))
+        .transpose()?;
     let host = Host::probe();
     report.host = Some((&host).into());
     let place = place(&host, args)?;

@@ -1,8 +1,8 @@
-//! The file of `--csv`.
+//! The files of `--csv` and `--chart`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use prezero_memory::Class;
@@ -11,21 +11,23 @@ use crate::failure::Failure;
 
 /// A file that is opened before minutes are spent on what goes into it. What is in it stays until then,
 /// and a new one is gone again where nothing came of it.
-pub(super) struct CsvFile<'a> {
+pub(super) struct ResultFile<'a> {
+    option: &'static str,
     path: &'a Path,
     file: File,
     /// Whether it is new and nothing is in it.
     empty: bool,
 }
 
-impl<'a> CsvFile<'a> {
-    pub(super) fn open(path: &'a Path) -> Result<Self, Failure> {
+impl<'a> ResultFile<'a> {
+    /// `option` is the one that named it.
+    pub(super) fn open(option: &'static str, path: &'a Path) -> Result<Self, Failure> {
         // Opening one waits for a reader, and cannot be interrupted.
         if fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo()) {
             return Err(Failure {
                 class: Class::Usage,
                 message: format!("{} is a named pipe", path.display()),
-                fix: Some("--csv /dev/stdout | COMMAND, or a file".to_owned()),
+                fix: Some(format!("{option} /dev/stdout | COMMAND, or a file")),
             });
         }
         let mut options = OpenOptions::new();
@@ -45,15 +47,37 @@ impl<'a> CsvFile<'a> {
                 _ => Class::Internal,
             },
             message: format!("{} cannot be written: {error}", path.display()),
-            fix: Some("--csv \"$(mktemp)\"".to_owned()),
+            fix: Some(elsewhere(option)),
         })?;
-        Ok(Self { path, file, empty })
+        Ok(Self {
+            option,
+            path,
+            file,
+            empty,
+        })
     }
 
-    /// Replaces what is in it by these rows.
-    pub(super) fn write(
+    /// Two results in one file would be neither.
+    pub(super) fn differs_from(&self, other: &Self) -> Result<(), Failure> {
+        let id = |of: &Self| {
+            let data = of.file.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((data.dev(), data.ino()))
+        };
+        if id(self).is_none() || id(self) != id(other) {
+            return Ok(());
+        }
+        let (path, options) = (self.path.display(), [self.option, other.option]);
+        Err(Failure {
+            class: Class::Usage,
+            message: format!("{} and {} both name {path}", options[0], options[1]),
+            fix: Some(elsewhere(options[1])),
+        })
+    }
+
+    /// Puts the result in place of what was in the file.
+    pub(super) fn write<E: Into<io::Error>>(
         mut self,
-        rows: impl FnOnce(&File) -> csv::Result<()>,
+        write: impl FnOnce(&mut File) -> Result<(), E>,
     ) -> Result<(), Failure> {
         self.empty = false;
         // A pipe or terminal has no length to set.
@@ -63,21 +87,21 @@ impl<'a> CsvFile<'a> {
         } else {
             Ok(())
         };
-        let written = cut.map_err(csv::Error::from);
-        let written = written.and_then(|()| rows(&self.file));
+        let written = cut.and_then(|()| write(&mut self.file).map_err(Into::into));
         written.map_err(|error| Failure {
             class: Class::Internal,
-            message: format!(
-                "Writing {}: {}",
-                self.path.display(),
-                io::Error::from(error)
-            ),
-            fix: Some("--csv \"$(mktemp)\"".to_owned()),
+            message: format!("Writing {}: {error}", self.path.display()),
+            fix: Some(elsewhere(self.option)),
         })
     }
 }
 
-impl Drop for CsvFile<'_> {
+/// What to write in place of a file that cannot be.
+fn elsewhere(option: &str) -> String {
+    format!("{option} \"$(mktemp)\"")
+}
+
+impl Drop for ResultFile<'_> {
     fn drop(&mut self) {
         if self.empty {
             let _ = fs::remove_file(self.path);
