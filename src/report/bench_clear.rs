@@ -184,6 +184,9 @@ pub(crate) struct ExtentFacts {
     pub(crate) bytes: u64,
     pub(crate) cached_gbps: f64,
     pub(crate) uncached_gbps: f64,
+    /// What the medians are of, in the order of the rounds.
+    pub(crate) cached_samples_gbps: Vec<f64>,
+    pub(crate) uncached_samples_gbps: Vec<f64>,
 }
 
 impl From<&Crossing> for CrossingFacts {
@@ -192,6 +195,8 @@ impl From<&Crossing> for CrossingFacts {
             bytes: point.bytes,
             cached_gbps: point.cached,
             uncached_gbps: point.uncached,
+            cached_samples_gbps: point.cached_samples.clone(),
+            uncached_samples_gbps: point.uncached_samples.clone(),
         });
         Self {
             cached: crossing.cached.name(),
@@ -212,6 +217,9 @@ pub(crate) struct FenceFacts {
     pub(crate) cost_percent: f64,
     /// σ of that.
     pub(crate) stdev_percent: Option<f64>,
+    /// Times with a fence behind every piece, and with one at the end, in the order of the rounds.
+    pub(crate) each_samples_ns: Vec<u64>,
+    pub(crate) once_samples_ns: Vec<u64>,
 }
 
 impl From<&Fence> for FenceFacts {
@@ -223,6 +231,18 @@ impl From<&Fence> for FenceFacts {
             bytes: fence.bytes,
             cost_percent: (ratio.mean - 1.0) * 100.0,
             stdev_percent: ratio.stdev.map(|stdev| stdev * 100.0),
+            each_samples_ns: fence
+                .each_samples
+                .iter()
+                .copied()
+                .map(nanoseconds)
+                .collect(),
+            once_samples_ns: fence
+                .once_samples
+                .iter()
+                .copied()
+                .map(nanoseconds)
+                .collect(),
         }
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
     }
     if code == 0 {
         check_crossing(&report);
+        check_fence(&report);
         check_machine(&report);
         assert!(report["host"]["kernel"].is_string(), "{report:#}");
         assert!(
@@ -137,10 +138,43 @@ fn check_crossing(report: &Value) {
         sizes.windows(2).all(|pair| pair[1] == 4 * pair[0]),
         "{sizes:?}"
     );
+    for extent in extents {
+        for stores in ["cached", "uncached"] {
+            let samples = list(extent, &format!("{stores}_samples_gbps")).iter();
+            let mut samples: Vec<f64> = samples.filter_map(Value::as_f64).collect();
+            samples.sort_by(f64::total_cmp);
+            assert_eq!(samples.len() % 2, 1, "{extent:#}");
+            close(
+                number(extent, &format!("{stores}_gbps")),
+                samples[samples.len() / 2],
+            );
+        }
+    }
     let ahead = |extent: &&Value| number(extent, "uncached_gbps") > number(extent, "cached_gbps");
     let from = extents.iter().rev().take_while(ahead).last();
     let from = from.map_or(Value::Null, |extent| extent["bytes"].clone());
     assert_eq!(crossing["from_bytes"], from, "{crossing:#}");
+}
+
+/// The cost of fences is that of its samples.
+#[track_caller]
+fn check_fence(report: &Value) {
+    let fence = &report["fence"];
+    if fence.is_null() {
+        return;
+    }
+    let sum = |key: &str| {
+        list(fence, key)
+            .iter()
+            .filter_map(Value::as_f64)
+            .sum::<f64>()
+    };
+    let ratio = sum("each_samples_ns") / sum("once_samples_ns");
+    let percent = (ratio - 1.0) * 100.0;
+    assert!(
+        (number(fence, "cost_percent") - percent).abs() < 1e-3,
+        "{fence:#}"
+    );
 }
 
 /// What machine it was is there, and nothing that tells whose.

@@ -31,13 +31,16 @@ const SAMPLE: usize = 256 << 10;
 const LARGEST_WINDOW: usize = 1 << 30;
 
 /// The rates for one size of extent.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Point {
     /// The extent, in bytes.
     pub(crate) bytes: u64,
     /// Medians, in GB/s.
     pub(crate) cached: f64,
     pub(crate) uncached: f64,
+    /// What they are the medians of, in the order of the rounds.
+    pub(crate) cached_samples: Vec<f64>,
+    pub(crate) uncached_samples: Vec<f64>,
 }
 
 /// The measured curve.
@@ -82,11 +85,13 @@ pub(crate) fn measure(memory: &mut Memory<'_>, uncached: Method) -> Result<Cross
         }
     }
     let points = SIZES.iter().zip(samples).filter_map(|(&size, samples)| {
-        let [cached, uncached] = samples.map(|samples| median(&samples));
+        let [cached_samples, uncached_samples] = samples;
         Some(Point {
             bytes: size as u64,
-            cached: cached?,
-            uncached: uncached?,
+            cached: median(&cached_samples)?,
+            uncached: median(&uncached_samples)?,
+            cached_samples,
+            uncached_samples,
         })
     });
     Ok(Crossing {
@@ -149,6 +154,8 @@ mod tests {
                 bytes: size as u64,
                 cached,
                 uncached,
+                cached_samples: vec![cached],
+                uncached_samples: vec![uncached],
             });
         Crossing {
             cached: Method::cached(),

@@ -26,6 +26,9 @@ pub(crate) struct Fence {
     pub(crate) each: Summary,
     /// Seconds with one behind everything.
     pub(crate) once: Summary,
+    /// What these are of, in the order of the rounds.
+    pub(crate) each_samples: Vec<Duration>,
+    pub(crate) once_samples: Vec<Duration>,
 }
 
 impl Fence {
@@ -47,19 +50,24 @@ pub(crate) fn measure(memory: &mut Memory<'_>, method: Method) -> Result<Option<
             _ => once(spans, &how),
         })
     })?;
-    let seconds = samples
-        .iter()
-        .map(|row| row.iter().map(Duration::as_secs_f64).collect::<Vec<_>>());
-    let summaries: Vec<Summary> = seconds.filter_map(|row| Summary::of(&row)).collect();
-    let [each, once] = summaries[..] else {
+    let [each_samples, once_samples] = &samples[..] else {
+        return Ok(None);
+    };
+    let summary = |samples: &[Duration]| {
+        let seconds: Vec<f64> = samples.iter().map(Duration::as_secs_f64).collect();
+        Summary::of(&seconds)
+    };
+    let (Some(each), Some(once)) = (summary(each_samples), summary(once_samples)) else {
         return Ok(None);
     };
     let fences = bytes / EVERY as u64;
-    Ok((fences > 1).then_some(Fence {
+    Ok((fences > 1).then(|| Fence {
         method,
         bytes,
         each,
         once,
+        each_samples: each_samples.clone(),
+        once_samples: once_samples.clone(),
     }))
 }
 

@@ -36,6 +36,8 @@ pub(in super::super) fn fixed(methods: &[&'static str]) -> ClearReport {
         bytes,
         cached_gbps,
         uncached_gbps,
+        cached_samples_gbps: Vec::new(),
+        uncached_samples_gbps: Vec::new(),
     };
     ClearReport {
         baseline: Some(RowName {
@@ -56,6 +58,8 @@ pub(in super::super) fn fixed(methods: &[&'static str]) -> ClearReport {
             bytes: 1 << 30,
             cost_percent: 0.125,
             stdev_percent: Some(0.5),
+            each_samples_ns: Vec::new(),
+            once_samples_ns: Vec::new(),
         }),
         ..ClearReport::new()
     }
