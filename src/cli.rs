@@ -11,7 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use prezero_memory::{ClearExtents, Prealloc};
 
 pub(crate) use self::bench::{
-    Bench, BenchArgs, BenchClearArgs, BenchMmapArgs, BenchNeighbourArgs, MmapFunction,
+    Bench, BenchArgs, BenchClearArgs, BenchCompareArgs, BenchMmapArgs, BenchNeighbourArgs,
+    MmapFunction,
 };
 pub(crate) use self::exec::ExecArgs;
 pub(crate) use self::pool::{

@@ -26,6 +26,9 @@ pub(crate) enum Bench {
     Mmap(BenchMmapArgs),
     /// Read memory at random next to the clearing of other memory: what each method costs the reader.
     Neighbour(BenchNeighbourArgs),
+    /// Compare two documents of one measurement: ratios with their uncertainty, and what differs
+    /// between the machines.
+    Compare(BenchCompareArgs),
 }
 
 const CLEAR_HELP: &str = "\
@@ -98,4 +101,36 @@ pub(crate) struct BenchClearArgs {
     /// Draw the rows in FILE, too, as SVG: GB/s over chunks, a line for each method.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) chart: Option<PathBuf>,
+}
+
+const COMPARE_HELP: &str = "\
+Both files are documents that `prezero bench ... --json` printed, of the same schema. Each row that \
+both have is shown with its mean and sample standard deviation in A and in B, and the ratio B/A with \
+the deviations of both: σ of the ratio is |B/A|·√((σA/A)² + (σB/B)²). What differs between the machines \
+is shown before that; other kernels or machines are a warning. /dev/stdin is a file, too.
+
+Examples:
+  prezero bench compare before.json after.json
+  prezero bench clear --json | prezero bench compare benches/results/clear.json /dev/stdin
+
+Exit codes:
+  0 done
+  1 anything not listed here
+  2 a file that is absent or no such document, other schemas, or no row that both have
+  4 permission";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = COMPARE_HELP)]
+pub(crate) struct BenchCompareArgs {
+    /// The document that ratios are to.
+    #[arg(value_name = "A.json")]
+    pub(crate) a: PathBuf,
+
+    /// The other one.
+    #[arg(value_name = "B.json")]
+    pub(crate) b: PathBuf,
+
+    /// Print one JSON document (schema prezero/bench-compare/1) to stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
 }

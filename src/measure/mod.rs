@@ -2,6 +2,7 @@
 //! them. Nothing here prints, and all but [`clear`] knows nothing about memory.
 
 pub(crate) mod clear;
+pub(crate) mod compare;
 pub(crate) mod counters;
 pub(crate) mod cpus;
 pub(crate) mod machine;

@@ -1,6 +1,7 @@
 //! How a command's result is shown: text or JSON on stdout, everything else on stderr.
 
 pub(crate) mod bench_clear;
+pub(crate) mod bench_compare;
 pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
 mod calibration;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
 use crate::report::bench_clear::ClearReport;
+use crate::report::bench_compare::CompareReport;
 use crate::report::bench_mmap::MmapReport;
 use crate::report::bench_neighbour::NeighbourReport;
 use crate::report::doctor::DoctorReport;
@@ -84,7 +86,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .unwrap_or_default();
     let sub = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let help = match (command, sub) {
-        ("bench", "clear" | "mmap" | "neighbour")
+        ("bench", "clear" | "mmap" | "neighbour" | "compare")
         | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
             format!("prezero {command} {sub} --help")
         }
@@ -137,6 +139,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &NeighbourReport {
                     error: facts,
                     ..NeighbourReport::new()
+                },
+            ),
+            ("bench", "compare") => print_json(
+                &mut stdout,
+                &CompareReport {
+                    error: facts,
+                    ..CompareReport::new()
                 },
             ),
             ("doctor", _) => print_json(

@@ -1,6 +1,7 @@
 //! The results of the commands as data. Text and JSON are views of them.
 
 pub(crate) mod bench_clear;
+pub(crate) mod bench_compare;
 pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
 pub(crate) mod calibration;

@@ -2,6 +2,7 @@
 
 mod chart;
 mod clear;
+mod compare;
 mod contract;
 mod counters;
 mod mmap;

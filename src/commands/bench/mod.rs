@@ -2,6 +2,7 @@
 
 mod choice;
 mod clear;
+mod compare;
 mod mmap;
 mod neighbour;
 mod result_file;
@@ -16,5 +17,6 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         Bench::Clear(args) => clear::main(args),
         Bench::Mmap(args) => mmap::main(args),
         Bench::Neighbour(args) => neighbour::main(args),
+        Bench::Compare(args) => compare::main(args),
     }
 }
