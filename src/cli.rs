@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prezero_memory::{ClearExtents, Prealloc};
+use prezero_memory::{ClearExtents, Prealloc, parse_size};
 
 pub(crate) use self::bench::{
     Bench, BenchArgs, BenchClearArgs, BenchCompareArgs, BenchMmapArgs, BenchNeighbourArgs,
@@ -171,6 +171,11 @@ pub(crate) struct RunArgs {
     /// How memory is cleared [default: the fastest as measured on the first of it].
     #[arg(long, value_name = "NAME", long_help = METHOD_HELP)]
     pub(crate) method: Option<String>,
+
+    /// How much one string instruction or loop covers, a multiple of 4K up to 1G: for measurements that
+    /// set one kind of stores against another as the kernel uses them.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide = true)]
+    pub(crate) chunk: Option<u64>,
 
     /// Give up if the memory is not there and registered after this long, such as 30s or 2m.
     #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]

@@ -2,6 +2,7 @@
 //! and measures how long each step takes.
 
 mod cli;
+mod clock;
 mod commands;
 mod failure;
 mod measure;

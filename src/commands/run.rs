@@ -17,15 +17,17 @@ use self::machine::{Machine, VmRam};
 use super::pools;
 use super::request::request;
 use crate::cli::RunArgs;
+use crate::clock;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::facts::{ErrorFacts, RequestFacts};
-use crate::report::run::{GrownPool, Report, Stopwatch};
+use crate::report::run::{GrownPool, Report, Stopwatch, nanoseconds};
 use crate::stop;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
     let mut report = Report::new();
+    report.started_ns = Some(nanoseconds(clock::at(start)));
     let result = match stop::on_signals() {
         Ok(cancel) => run(args, start, &cancel, &mut report, &|_| (), |_| ()),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),

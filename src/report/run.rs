@@ -36,7 +36,11 @@ pub(crate) struct Report {
     /// What `--reserve` added to the kernel's pools for this run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) grown: Vec<GrownPool>,
+    /// Start of main on CLOCK_MONOTONIC (clock_gettime(2)), for whoever has the same clock.
+    pub(crate) started_ns: Option<u64>,
+    /// From the start of main to the last slot registered.
     pub(crate) creation_ns: Option<u64>,
+    /// From the start of main to the guest's first port write.
     pub(crate) first_instruction_ns: Option<u64>,
     pub(crate) guest: Option<Guest>,
     pub(crate) warnings: Vec<String>,
@@ -158,6 +162,7 @@ impl Report {
             placement: None,
             pool: None,
             grown: Vec::new(),
+            started_ns: None,
             creation_ns: None,
             first_instruction_ns: None,
             guest: None,

@@ -188,6 +188,7 @@ fn check_times(report: &Value) {
     for phase in phases {
         number(phase, "bytes");
     }
+    assert!(number(report, "started_ns") > 0, "{report:#}");
     let creation = number(report, "creation_ns");
     let up_to_register = |phase: &&Value| PHASES[..CREATION].contains(&text(phase, "name"));
     let spent: u64 = phases
@@ -275,6 +276,7 @@ pub(crate) fn check_failure(ran: Ran, code: i32, class: &str) -> Value {
         "request",
         "placement",
         "throttled_ns",
+        "started_ns",
         "creation_ns",
         "first_instruction_ns",
         "guest",

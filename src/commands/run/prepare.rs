@@ -71,6 +71,7 @@ impl Machine<'_> {
             choice: self
                 .method
                 .map_or(MethodChoice::Measured, MethodChoice::Fixed),
+            chunk: self.args.chunk,
             used_next: probe.reads_first(),
             ..ClearRequest::default()
         };
