@@ -12,7 +12,7 @@ use prezero_memory::{ClearExtents, Prealloc, parse_size};
 
 pub(crate) use self::bench::{
     Bench, BenchArgs, BenchClearArgs, BenchCompareArgs, BenchMmapArgs, BenchNeighbourArgs,
-    MmapFunction,
+    BenchVmArgs, MmapFunction, PeerArg,
 };
 pub(crate) use self::exec::ExecArgs;
 pub(crate) use self::pool::{

@@ -33,6 +33,21 @@ pub(crate) fn class_name(class: Class) -> &'static str {
     }
 }
 
+/// The class with this name in JSON.
+pub(crate) fn class_named(name: &str) -> Class {
+    let classes = [
+        Class::Usage,
+        Class::Shortage,
+        Class::Host,
+        Class::Guest,
+        Class::Stopped,
+    ];
+    let mut named = classes.into_iter();
+    named
+        .find(|class| class_name(*class) == name)
+        .unwrap_or(Class::Internal)
+}
+
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -2,6 +2,7 @@
 
 mod mmap;
 mod neighbour;
+mod vm;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use prezero_memory::parse_size;
 
 pub(crate) use self::mmap::{BenchMmapArgs, MmapFunction};
 pub(crate) use self::neighbour::BenchNeighbourArgs;
+pub(crate) use self::vm::{BenchVmArgs, PeerArg};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -29,6 +31,8 @@ pub(crate) enum Bench {
     /// Compare two documents of one measurement: ratios with their uncertainty, and what differs
     /// between the machines.
     Compare(BenchCompareArgs),
+    /// Make the same machine in every way, on fresh and on recycled memory, next to other monitors.
+    Vm(BenchVmArgs),
 }
 
 const CLEAR_HELP: &str = "\

@@ -12,6 +12,8 @@ use super::stats::{Summary, outliers};
 
 /// σ above this part of the mean is noise.
 const NOISY: f64 = 0.05;
+/// Two figures for one ratio are the same within this part of it.
+const DISAGREE: f64 = 0.05;
 /// With fewer runs σ says little.
 const FEW: usize = 3;
 /// Populating slower than the slowest clear by more than this is the first touch of memory.
@@ -54,6 +56,14 @@ pub(crate) enum Warning {
         rows: usize,
         of: usize,
         first: String,
+    },
+    /// Two ways to see the same ratio say different things.
+    RatiosDisagree {
+        rows: usize,
+        of: usize,
+        worst: String,
+        of_means: f64,
+        of_rounds: f64,
     },
     /// Too few samples for a spread.
     FewRuns { runs: usize },
@@ -120,6 +130,10 @@ impl fmt::Display for Warning {
             Self::Outliers { rows, of, first } => write!(
                 f,
                 "{rows} of {of} rows have samples far from their others, the first is {first}: something ran meanwhile; measure again on a quiet machine"
+            ),
+            Self::RatiosDisagree { rows, of, worst, of_means, of_rounds } => write!(
+                f,
+                "{rows} of {of} ratios depend on how they are taken, most that of {worst}: {of_means:.2} of the means, {of_rounds:.2} by rounds: the machine changed meanwhile; raise --runs"
             ),
             Self::FewRuns { runs } => write!(
                 f,
@@ -197,6 +211,23 @@ pub(crate) fn of_samples(rows: &[(String, Vec<f64>)]) -> Vec<Warning> {
         found.push(Warning::FewRuns { runs });
     }
     found
+}
+
+/// Ratios to the baseline, each of a name: that of the means, and the median of those of the rounds.
+pub(crate) fn of_ratios(ratios: &[(String, f64, f64)]) -> Option<Warning> {
+    let apart = |of_means: f64, of_rounds: f64| (of_means / of_rounds).ln().abs();
+    let far = |ratio: &&(String, f64, f64)| apart(ratio.1, ratio.2) > DISAGREE.ln_1p();
+    let far: Vec<_> = ratios.iter().filter(far).collect();
+    let worst = far
+        .iter()
+        .max_by(|a, b| apart(a.1, a.2).total_cmp(&apart(b.1, b.2)))?;
+    Some(Warning::RatiosDisagree {
+        rows: far.len(),
+        of: ratios.len(),
+        worst: worst.0.clone(),
+        of_means: worst.1,
+        of_rounds: worst.2,
+    })
 }
 
 /// What the machine is and does before a measurement begins.
@@ -277,6 +308,27 @@ mod tests {
             of_samples(&[row("a", &[1.0, 1.0])]),
             [Warning::FewRuns { runs: 2 }]
         );
+    }
+
+    #[test]
+    fn a_ratio_that_is_another_by_rounds_is_said() {
+        let ratio = |name: &str, of_means, of_rounds| (name.to_owned(), of_means, of_rounds);
+        assert_eq!(
+            of_ratios(&[ratio("a", 2.0, 2.09), ratio("b", 1.0, 1.0)]),
+            None
+        );
+        let found = of_ratios(&[
+            ratio("a", 2.0, 2.2),
+            ratio("b", 1.0, 0.8),
+            ratio("c", 3.0, 3.0),
+        ]);
+        let Some(Warning::RatiosDisagree {
+            rows, of, worst, ..
+        }) = found
+        else {
+            panic!("{found:?}");
+        };
+        assert_eq!((rows, of, &*worst), (2, 3, "b"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::report::bench_clear::RowFacts;
+use crate::report::bench_vm::RowFacts as VmRow;
 use crate::report::{bench_mmap, bench_neighbour};
 
 /// A row of `bench clear` without its samples. Fields without a value are empty.
@@ -150,10 +151,76 @@ fn write(to: impl Write, rows: impl Iterator<Item = impl Serialize>) -> csv::Res
     Ok(())
 }
 
+/// A row of `bench vm` without its samples. Fields without a value are empty.
+#[derive(Serialize)]
+struct VmLine {
+    way: &'static str,
+    peer: Option<&'static str>,
+    bytes: u64,
+    page_size: u64,
+    workers: Option<usize>,
+    method: Option<&'static str>,
+    runs: usize,
+    bw_gbps: Option<f64>,
+    bw_stdev: Option<f64>,
+    bw_of: Option<&'static str>,
+    diff_percent: Option<f64>,
+    speedup: Option<f64>,
+    speedup_stdev: Option<f64>,
+    speedup_median: Option<f64>,
+    creation_ns: f64,
+    creation_ns_stdev: Option<f64>,
+    creation_ns_min: f64,
+    creation_ns_max: f64,
+    first_instruction_ns: Option<f64>,
+    first_instruction_ns_stdev: Option<f64>,
+    cpu_ns: u64,
+}
+
+impl From<&VmRow> for VmLine {
+    fn from(row: &VmRow) -> Self {
+        let first = row.first_instruction_ns.as_ref();
+        Self {
+            way: row.way,
+            peer: row.peer,
+            bytes: row.bytes,
+            page_size: row.page_size,
+            workers: row.workers,
+            method: row.method,
+            runs: row.runs,
+            bw_gbps: row.bw_gbps,
+            bw_stdev: row.bw_stdev,
+            bw_of: row.bw_of,
+            diff_percent: row.diff_percent,
+            speedup: row.speedup.map(|ratio| ratio.mean),
+            speedup_stdev: row.speedup.and_then(|ratio| ratio.stdev),
+            speedup_median: row.speedup.map(|ratio| ratio.median),
+            creation_ns: row.creation_ns.mean,
+            creation_ns_stdev: row.creation_ns.stdev,
+            creation_ns_min: row.creation_ns.min,
+            creation_ns_max: row.creation_ns.max,
+            first_instruction_ns: first.map(|times| times.mean),
+            first_instruction_ns_stdev: first.and_then(|times| times.stdev),
+            cpu_ns: row.cpu_ns,
+        }
+    }
+}
+
+/// The rows of `bench vm`.
+pub(crate) fn vm(to: impl Write, rows: &[VmRow]) -> csv::Result<()> {
+    let mut lines = csv::Writer::from_writer(to);
+    for row in rows {
+        lines.serialize(VmLine::from(row))?;
+    }
+    lines.flush()?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::output::bench_clear::tests::fixed;
+    use crate::output::bench_vm;
 
     #[test]
     fn fixed_rows_have_their_lines() {
@@ -197,6 +264,21 @@ populate,2097152,4294967296,2,5,13.25,,13.0,13.5,12.5,
 working_set,method,stores,runs,ns_per_access,ns_per_access_stdev,accesses_per_second,slowdown_percent,slowdown_percent_stdev,background_gbps,background_gbps_stdev,lost_ms_per_gib,lost_ms_per_gib_stdev
 1048576,,,3,4.0,0.125,250000000.0,,,,,,
 1048576,rep-stosb,cached,3,4.5,0.125,222222222.2222222,10.0,0.25,12.5,0.25,8.0,0.25
+";
+        assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
+    }
+
+    #[test]
+    fn fixed_machines_have_their_lines() {
+        let rows = bench_vm::tests::fixed().rows;
+        let rows: Vec<VmRow> = [0, 5, 8].map(|n| rows[n].clone()).to_vec();
+        let mut out = Vec::new();
+        vm(&mut out, &rows).expect("memory takes it");
+        let wanted = "\
+way,peer,bytes,page_size,workers,method,runs,bw_gbps,bw_stdev,bw_of,diff_percent,speedup,speedup_stdev,speedup_median,creation_ns,creation_ns_stdev,creation_ns_min,creation_ns_max,first_instruction_ns,first_instruction_ns_stdev,cpu_ns
+fresh,,1073741824,2097152,1,,2,8.541128145454545,0.5751894886318286,populate,0.0,1.0,0.0,1.0,147000000.0,9899494.936611665,140000000.0,154000000.0,157500000.0,10606601.717798213,252000000
+recycled-clean,,1073741824,2097152,16,,2,,,,,6.666666666666668,0.6349206349206342,6.666666666666667,22050000.0,1484924.2404917497,21000000.0,23100000.0,32550000.0,2192031.0216782973,127050000
+prefault,cloud-hypervisor,1073741824,2097152,,,2,10.249353774545455,0.690227386358192,creation,40.000000000000014,1.4000000000000001,0.13333333333333322,1.4,105000000.0,7071067.811865475,100000000.0,110000000.0,,,210000000
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }

@@ -4,6 +4,7 @@ pub(crate) mod bench_clear;
 pub(crate) mod bench_compare;
 pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
+pub(crate) mod bench_vm;
 mod calibration;
 mod chart;
 mod counters;
@@ -26,6 +27,7 @@ use crate::report::bench_clear::ClearReport;
 use crate::report::bench_compare::CompareReport;
 use crate::report::bench_mmap::MmapReport;
 use crate::report::bench_neighbour::NeighbourReport;
+use crate::report::bench_vm::VmReport;
 use crate::report::doctor::DoctorReport;
 use crate::report::facts::ErrorFacts;
 use crate::report::plan::PlanReport;
@@ -37,6 +39,11 @@ use crate::report::run::Report;
 /// One line on stderr. Nothing can be told to anybody if stderr is gone.
 pub(crate) fn warn(warning: &str) {
     let _ = writeln!(io::stderr().lock(), "warning: {warning}");
+}
+
+/// One line on stderr about what is not a fault.
+pub(crate) fn note(note: &str) {
+    let _ = writeln!(io::stderr().lock(), "note: {note}");
 }
 
 /// Prints a report, as JSON or by `text`, and the error, and chooses the exit code.
@@ -86,7 +93,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         .unwrap_or_default();
     let sub = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let help = match (command, sub) {
-        ("bench", "clear" | "mmap" | "neighbour" | "compare")
+        ("bench", "clear" | "mmap" | "neighbour" | "compare" | "vm")
         | ("pool", "create" | "status" | "scrub" | "drain" | "destroy") => {
             format!("prezero {command} {sub} --help")
         }
@@ -146,6 +153,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                 &CompareReport {
                     error: facts,
                     ..CompareReport::new()
+                },
+            ),
+            ("bench", "vm") => print_json(
+                &mut stdout,
+                &VmReport {
+                    error: facts,
+                    ..VmReport::new()
                 },
             ),
             ("doctor", _) => print_json(

@@ -10,6 +10,7 @@ mod neighbour;
 mod refusals;
 mod signals;
 mod user;
+mod vm;
 
 // All three are `run`'s, which uses more of them.
 #[allow(dead_code)]

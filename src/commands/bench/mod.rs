@@ -6,6 +6,7 @@ mod compare;
 mod mmap;
 mod neighbour;
 mod result_file;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -18,5 +19,6 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         Bench::Mmap(args) => mmap::main(args),
         Bench::Neighbour(args) => neighbour::main(args),
         Bench::Compare(args) => compare::main(args),
+        Bench::Vm(args) => vm::main(args),
     }
 }

@@ -20,7 +20,7 @@ use crate::measure::counters::{Counters, Scope, Unavailable};
 use crate::measure::sys::thread_id;
 
 /// What every pass has to clear: not zero, because some CPUs elide stores of zero over zero.
-pub(super) const STAIN: u8 = 0xa5;
+pub(crate) const STAIN: u8 = 0xa5;
 /// Populated memory that passes clear in turn. Given back on drop.
 pub(crate) struct Memory<'a> {
     /// There, except after a pass that failed.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use prezero_clear::{Method, Stores};
 use prezero_memory::{ByteSize, Class};
 
-pub(crate) use self::memory::Memory;
+pub(crate) use self::memory::{Memory, STAIN};
 use super::counters::Counts;
 use super::rounds::interleave;
 use super::stats::Summary;

@@ -1,0 +1,239 @@
+//! `prezero bench vm`: how long it takes to make the same machine, by way.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use prezero_clear::{Method, Stores};
+use prezero_host::{Host, PageSize};
+use prezero_memory::{ByteSize, Cancel, Class, Plan, plan};
+use prezero_vmm::Kvm;
+
+use super::result_file::ResultFile;
+use crate::cli::{BenchVmArgs, PeerArg};
+use crate::commands::pool_place::whole_pages;
+use crate::failure::Failure;
+use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
+use crate::measure::warning::{self, Warning};
+use crate::output;
+use crate::output::progress::Bars;
+use crate::report::bench_vm::VmReport;
+use crate::report::estimate::{EstimateFacts, MeasuredRow, too_few};
+use crate::report::facts::ErrorFacts;
+use crate::stop;
+
+/// Runs the command and prints its report.
+pub(crate) fn main(args: &BenchVmArgs) -> ExitCode {
+    let mut report = VmReport::new();
+    let result = match stop::on_signals() {
+        Ok(cancel) => run(args, &cancel, &mut report),
+        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
+    };
+    report.error = result.as_ref().err().map(ErrorFacts::from);
+    output::finish(&report, result, args.json, |out| {
+        output::bench_vm::vm(out, &report)
+    })
+}
+
+fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(), Failure> {
+    // What cannot be is refused before anything is measured.
+    let sizes = sizes(args)?;
+    let host = Host::probe();
+    report.host = Some((&host).into());
+    let page = page(args, &sizes, &host)?;
+    for bytes in &sizes {
+        whole_pages("--memory", *bytes, page)?;
+    }
+    Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
+    let largest = sizes.last().copied().unwrap_or_default();
+    let planned = planned(args.threads.map(Into::into), largest, page, &host)?;
+    let csv = args.csv.as_deref();
+    let csv = csv
+        .map(|path| ResultFile::open("--csv", path))
+        .transpose()?;
+    let place = Place::make(args.pool.as_deref(), page)?;
+
+    warn(report, warning::of_machine(&host));
+    warn(
+        report,
+        planned.warnings().iter().cloned().map(Warning::Plan),
+    );
+    let bench = bench(args, page, &place, &host, cancel, report)?;
+    let ways = Ways {
+        sizes,
+        workers: planned.workers().len(),
+        uncached: Method::available().any(|method| method.stores() == Stores::Uncached),
+        qemu: bench.qemu.is_some(),
+        cloud_hypervisor: bench.cloud_hypervisor.is_some(),
+    };
+    if !ways.uncached {
+        note(
+            report,
+            "This CPU has no uncached stores that prezero knows".to_owned(),
+        );
+    }
+    let (rows, runs) = (ways.rows(), args.runs.get());
+    let bars = Bars::new("make machines", &[(None, vm::work(&rows, runs))]);
+    let measured = bench.measure(&rows, runs, &|done| bars.set(0, done));
+    bars.finish();
+    let outcome = measured?;
+    for left_out in outcome.notes {
+        note(report, left_out);
+    }
+    report.set_rows(&outcome.rows, page.bytes());
+    warn(report, of_rows(&outcome.rows, report));
+    if let Some(bytes) = args.estimate {
+        let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
+        report.estimate = Some(EstimateFacts::new(&rows, page.bytes(), bytes)?);
+    }
+    csv.map_or(Ok(()), |csv| {
+        csv.write(|file| output::csv::vm(file, &report.rows))
+    })
+}
+
+/// The sizes, each once, the smallest first.
+fn sizes(args: &BenchVmArgs) -> Result<Vec<u64>, Failure> {
+    let mut sizes = args.memory.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if args.estimate.is_some() && sizes.len() < 2 {
+        return Err(too_few());
+    }
+    Ok(sizes)
+}
+
+/// The size asked for, or the host's default, or the largest smaller one that divides all sizes.
+fn page(args: &BenchVmArgs, sizes: &[u64], host: &Host) -> Result<PageSize, Failure> {
+    if let Some(bytes) = args.page {
+        let known = PageSize::new(bytes).filter(|page| host.pool(*page).is_some());
+        return known.ok_or_else(|| Failure {
+            class: Class::Usage,
+            message: format!("This host has no hugepages of {}", ByteSize(bytes)),
+            fix: Some("--page 2M".to_owned()),
+        });
+    }
+    let default = host.default_hugepage_size.ok_or(Failure {
+        class: Class::Host,
+        message: "This host has no hugepages".to_owned(),
+        fix: Some("prezero doctor".to_owned()),
+    })?;
+    let pages = host.pools.iter().map(|pool| pool.page_size);
+    let divides = |page: &PageSize| sizes.iter().all(|size| size % page.bytes() == 0);
+    let fitting = pages.filter(|page| *page <= default && divides(page)).max();
+    Ok(fitting.unwrap_or(default))
+}
+
+/// What a machine of the largest size takes, with all workers; that there is not enough for it is an error.
+fn planned(
+    threads: Option<usize>,
+    bytes: u64,
+    page: PageSize,
+    host: &Host,
+) -> Result<Plan, Failure> {
+    let mut request = vm::request(bytes, page);
+    request.threads = threads;
+    Ok(plan(host, &request)?)
+}
+
+fn bench<'a>(
+    args: &BenchVmArgs,
+    page: PageSize,
+    place: &'a Place,
+    host: &Host,
+    cancel: &'a Cancel,
+    report: &mut VmReport,
+) -> Result<Bench<'a>, Failure> {
+    let (mut qemu, mut cloud_hypervisor) = (None, None);
+    for peer in &args.peer {
+        match peer {
+            PeerArg::Qemu(path) => {
+                let program = path.clone();
+                let program = program.unwrap_or_else(|| Qemu::default_program().into());
+                qemu = Qemu::find(&program);
+                match &qemu {
+                    Some(found) => {
+                        report.add_peer("qemu", found.version());
+                        if !found.pins_threads() {
+                            note(
+                                report,
+                                "This QEMU is older than 7.2 and does not keep its threads on their CPUs".to_owned(),
+                            );
+                        }
+                    }
+                    None => note(report, not_there("qemu", &program)),
+                }
+            }
+            PeerArg::CloudHypervisor(path) => {
+                let program = path.clone();
+                let program: OsString = program.unwrap_or_else(|| CloudHypervisor::PROGRAM.into());
+                match CloudHypervisor::find(&program, place.dir()) {
+                    Some(found) => {
+                        let found =
+                            found.map_err(|error| Failure::new(Class::Internal, &error, None))?;
+                        report.add_peer("cloud-hypervisor", found.version());
+                        cloud_hypervisor = Some(found);
+                    }
+                    None => note(report, not_there("cloud-hypervisor", &program)),
+                }
+            }
+        }
+    }
+    Ok(Bench {
+        page,
+        place,
+        qemu,
+        cloud_hypervisor,
+        cpus: host.allowed_cpus.clone(),
+        cancel,
+    })
+}
+
+fn not_there(peer: &str, program: &OsStr) -> String {
+    let program = program.display();
+    format!(
+        "{peer} is left out: {program} is not installed, or does not answer --version (--peer {peer}=PATH)"
+    )
+}
+
+fn note(report: &mut VmReport, note: String) {
+    output::note(&note);
+    report.notes.push(note);
+}
+
+fn warn(report: &mut VmReport, warnings: impl IntoIterator<Item = Warning>) {
+    for warning in warnings {
+        let warning = warning.to_string();
+        output::warn(&warning);
+        report.warnings.push(warning);
+    }
+}
+
+fn of_rows(measured: &[Measured], report: &VmReport) -> Vec<Warning> {
+    let name = |row: &Measured| {
+        let size = ByteSize(row.row.bytes).to_spec();
+        let way = row.row.way;
+        let peer = way.peer().map_or(String::new(), |peer| format!("{peer} "));
+        let workers = row.row.workers;
+        let workers = workers.map_or(String::new(), |n| format!(" {n}w"));
+        format!("{peer}{}{workers} {size}", way.name())
+    };
+    let rows: Vec<(String, Vec<f64>)> = measured
+        .iter()
+        .map(|row| (name(row), row.seconds()))
+        .collect();
+    let mut found = warning::of_samples(&rows);
+    let ratios = measured
+        .iter()
+        .zip(&report.rows)
+        .filter_map(|(row, facts)| {
+            let ratio = facts.speedup?;
+            Some((name(row), ratio.mean, ratio.median))
+        });
+    found.extend(warning::of_ratios(&ratios.collect::<Vec<_>>()));
+    let raised = measured.iter().find_map(|row| {
+        let (asked, used) = (row.row.workers?, row.samples.first()?.workers?);
+        (used > asked).then_some(Warning::ThreadsRaised { asked, used })
+    });
+    found.extend(raised);
+    found
+}

@@ -1,0 +1,333 @@
+//! How long it takes to make the same machine, by way: each time a process of its own, timed on one clock
+//! from its exec to the moment the machine's memory is there.
+//!
+//! Rows take turns ([`super::rounds`]), over all sizes. Between two of them memory is made what the next
+//! one needs: given back, put into a pool, filled with other bytes. None of that is timed.
+
+mod child;
+mod cloud_hypervisor;
+mod events;
+mod place;
+mod prezero;
+mod qemu;
+mod recycled;
+mod stub_kernel;
+mod sys;
+mod way;
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use prezero_host::{IdSet, PageSize};
+use prezero_memory::{Cancel, Class, Method, Request};
+
+use self::child::Ended;
+pub(crate) use self::cloud_hypervisor::CloudHypervisor;
+pub(crate) use self::place::Place;
+use self::prezero::{Clear, Run};
+pub(crate) use self::qemu::Qemu;
+use self::recycled::Segments;
+pub(crate) use self::way::{Row, Way, Ways};
+use super::clear::gbps;
+use super::rounds::interleave;
+use super::stats::Summary;
+use crate::failure::Failure;
+
+/// What the kernel's clearing loop covers with one string instruction, in bytes.
+const BASE_PAGE: u64 = 4 << 10;
+
+/// What clearing or populating of a machine's memory took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) bytes: u64,
+    pub(crate) time: Duration,
+}
+
+/// One machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// From the exec to the last memory slot registered, or the other monitor's own event.
+    pub(crate) creation: Duration,
+    /// From the exec to the guest's first port write.
+    pub(crate) first_instruction: Option<Duration>,
+    /// CPU time of the process from its start to its end.
+    pub(crate) cpu: Duration,
+    /// None where nothing had to be cleared.
+    pub(crate) work: Option<Work>,
+    /// How many threads there were, as far as it is known.
+    pub(crate) workers: Option<usize>,
+}
+
+impl Sample {
+    /// One of another monitor, whose clearing cannot be told from the rest.
+    fn of_peer(bytes: u64, creation: Duration, cpu: Duration, workers: Option<usize>) -> Self {
+        Self {
+            creation,
+            first_instruction: None,
+            cpu,
+            work: Some(Work {
+                bytes,
+                time: creation,
+            }),
+            workers,
+        }
+    }
+}
+
+/// A row and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// With what dirty memory was cleared.
+    pub(crate) method: Option<Method>,
+    /// One for each round, in their order; at least one.
+    pub(crate) samples: Vec<Sample>,
+    /// GB/s of each, where something was cleared.
+    pub(crate) gbps: Vec<f64>,
+    /// Seconds of each.
+    pub(crate) creation: Summary,
+}
+
+impl Measured {
+    /// None without samples.
+    pub(crate) fn new(row: Row, method: Option<Method>, samples: Vec<Sample>) -> Option<Self> {
+        let work = samples.iter().filter_map(|sample| sample.work);
+        let gbps = work.map(|work| gbps(work.bytes, work.time)).collect();
+        let seconds = samples.iter().map(|sample| sample.creation.as_secs_f64());
+        let creation = Summary::of(&seconds.collect::<Vec<_>>())?;
+        Some(Self {
+            row,
+            method,
+            samples,
+            gbps,
+            creation,
+        })
+    }
+
+    /// Seconds of each machine.
+    pub(crate) fn seconds(&self) -> Vec<f64> {
+        let samples = self.samples.iter();
+        samples
+            .map(|sample| sample.creation.as_secs_f64())
+            .collect()
+    }
+}
+
+/// What a measurement needs.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) page: PageSize,
+    pub(crate) place: &'a Place,
+    pub(crate) qemu: Option<Qemu>,
+    pub(crate) cloud_hypervisor: Option<CloudHypervisor>,
+    /// The CPUs that other monitors' threads may be kept on.
+    pub(crate) cpus: IdSet,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) rows: Vec<Measured>,
+    /// What was left out, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Bench<'_> {
+    /// Measures all rows, `runs` times each, after one time that is not counted. `progress` is told how many
+    /// bytes of machines have been made. Another monitor that fails is left out from there on.
+    pub(crate) fn measure(
+        &self,
+        rows: &[Row],
+        runs: usize,
+        progress: &dyn Fn(u64),
+    ) -> Result<Outcome, Failure> {
+        let mut state = State {
+            bench: self,
+            segments: None,
+            uncached: None,
+        };
+        let mut notes = Vec::new();
+        let mut out = vec![false; rows.len()];
+        let (mut done, mut machines) = (0, 0);
+        let samples = interleave(rows.len(), runs, |n| {
+            let row = &rows[n];
+            done += row.bytes;
+            if out[n] {
+                return Ok(None);
+            }
+            let sample = match state.pass(row) {
+                Ok(sample) => Some(sample),
+                // The signal of a terminal ends another monitor, too.
+                Err(_) if self.cancel.is_cancelled() => {
+                    return Err(stopped(machines, rows.len() * (runs + 1)));
+                }
+                Err(failure) if row.way.peer().is_some() => {
+                    out[n] = true;
+                    let (peer, way) = (row.way.peer().unwrap_or_default(), row.way.name());
+                    notes.push(format!("{peer} {way} is left out: {}", failure.message));
+                    None
+                }
+                Err(failure) => return Err(failure),
+            };
+            machines += 1;
+            progress(done);
+            Ok(sample)
+        })?;
+        let uncached = state.uncached;
+        drop(state);
+        let measured = rows.iter().zip(samples).zip(out);
+        let measured = measured
+            .filter(|(_, out)| !out)
+            .filter_map(|((row, samples), _)| {
+                let method = match row.way {
+                    Way::RecycledCached => Some(recycled::kernels_stores()),
+                    Way::RecycledUncached => uncached,
+                    _ => None,
+                };
+                Measured::new(*row, method, samples.into_iter().flatten().collect())
+            });
+        Ok(Outcome {
+            rows: measured.collect(),
+            notes,
+        })
+    }
+}
+
+/// What is between two passes.
+struct State<'a> {
+    bench: &'a Bench<'a>,
+    segments: Option<Segments>,
+    uncached: Option<Method>,
+}
+
+impl State<'_> {
+    fn pass(&mut self, row: &Row) -> Result<Sample, Failure> {
+        let cancel = self.bench.cancel;
+        if cancel.is_cancelled() {
+            return Err(child::stopped());
+        }
+        self.prepare(row)?;
+        let (bytes, page) = (row.bytes, self.bench.page);
+        let workers = row.workers.unwrap_or(1);
+        let clear = |method, chunk| Some(Clear { method, chunk });
+        let run = |clear| {
+            let pool = self.segments.as_ref().map(|_| self.bench.place.pool());
+            let run = Run {
+                bytes,
+                page,
+                workers,
+                pool,
+                origin: row.way.origin(),
+                clear,
+            };
+            prezero::run(&run, cancel)
+        };
+        let sample = match row.way {
+            Way::Fresh | Way::RecycledClean => run(None),
+            Way::RecycledCached => run(clear(recycled::kernels_stores(), Some(BASE_PAGE))),
+            // With one worker only the stores are others; with all it is as a run does it.
+            Way::RecycledUncached => {
+                let method = self.uncached.unwrap_or_else(Method::cached);
+                run(clear(method, (workers == 1).then_some(BASE_PAGE)))
+            }
+            Way::QemuOneThread | Way::QemuThreads => {
+                let cpus = (row.way == Way::QemuThreads).then_some(&self.bench.cpus);
+                let qemu = self.bench.qemu.as_ref().ok_or_else(absent)?;
+                qemu.run(bytes, page, workers, cpus, cancel)
+            }
+            Way::CloudHypervisor => {
+                let peer = self.bench.cloud_hypervisor.as_ref().ok_or_else(absent)?;
+                peer.run(bytes, page, cancel)
+            }
+        };
+        if let Some(segments) = &mut self.segments {
+            segments.used();
+        }
+        sample
+    }
+
+    /// Makes memory what the row needs.
+    fn prepare(&mut self, row: &Row) -> Result<(), Failure> {
+        let cancel = self.bench.cancel;
+        let recycles = matches!(
+            row.way,
+            Way::RecycledCached | Way::RecycledUncached | Way::RecycledClean
+        );
+        if !recycles {
+            self.segments = None;
+            return Ok(());
+        }
+        // Fresh segments are clean, and faster made than those at hand are scrubbed: that has to wait for
+        // idle CPUs.
+        let clean = row.way == Way::RecycledClean;
+        let fits = |there: &&Segments| there.bytes() == row.bytes && (there.is_clean() || !clean);
+        if self.segments.as_ref().filter(fits).is_none() {
+            self.segments = None;
+        }
+        let segments = match &mut self.segments {
+            Some(segments) => segments,
+            none => {
+                let (place, page) = (self.bench.place, self.bench.page);
+                none.insert(Segments::make(place.pool(), row.bytes, page, cancel)?)
+            }
+        };
+        if clean {
+            return Ok(());
+        }
+        if row.way == Way::RecycledUncached && self.uncached.is_none() {
+            self.uncached = recycled::fastest_uncached(&segments.trials(cancel)?);
+        }
+        segments.dirty(cancel)
+    }
+}
+
+/// A machine of this many bytes on hugepages, as every row makes it, for the planner.
+pub(crate) fn request(bytes: u64, page: PageSize) -> Request {
+    recycled::request(bytes, page)
+}
+
+/// All bytes of machines that [`Bench::measure`] makes.
+pub(crate) fn work(rows: &[Row], runs: usize) -> u64 {
+    let all: u64 = rows.iter().map(|row| row.bytes).sum();
+    all.saturating_mul(runs as u64 + 1)
+}
+
+/// The first line that a program says when asked for its version; `None` if it is not there.
+fn version_of(program: &OsStr) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null());
+    let output = command
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next().map(str::to_owned)
+}
+
+/// A monitor that ended as it should not have.
+fn peer_failed(program: &OsStr, ended: &Ended, words: &str) -> Failure {
+    Failure {
+        class: Class::Internal,
+        message: format!("{} ended with {}: {words}", program.display(), ended.status),
+        fix: None,
+    }
+}
+
+/// A row of a monitor that is not there; nobody makes one.
+fn absent() -> Failure {
+    Failure {
+        class: Class::Internal,
+        message: "The other monitor is not there".to_owned(),
+        fix: None,
+    }
+}
+
+/// Where it was stopped, in terms of the measurement: part of one is none.
+fn stopped(machines: usize, all: usize) -> Failure {
+    Failure {
+        message: format!("Cancelled after {machines} of {all} machines; nothing of them is shown"),
+        ..child::stopped()
+    }
+}

@@ -1,0 +1,64 @@
+//! System calls that neither the standard library nor rustix wraps.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+
+/// Gives the calling thread, its children and the threads it starts later mounts of their own
+/// (unshare(2)): what they mount nobody else sees, and it goes with the last of them.
+pub(super) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: unshare takes no pointer, and mounts of its own take no memory from anybody.
+    match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Starts a command that the kernel kills when the calling thread ends, however it does.
+pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
+    let parent = getpid();
+    let prepare = move || -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // One that has ended before that call sends nothing.
+        if getppid() == Some(parent) {
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    };
+    // SAFETY: between fork and exec it makes three system calls and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+    command.spawn()
+}
+
+/// Waits for the end of a child (wait4(2)): its status, and the CPU time of it and all that it waited for.
+pub(super) fn wait(child: &mut Child) -> io::Result<(ExitStatus, Duration)> {
+    // A child that reads its input to the end would wait for us.
+    drop(child.stdin.take());
+    let pid = Pid::from_child(child).as_raw_nonzero().get();
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are to live locals of the types that wait4 writes.
+        let result = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+        if result == pid {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: all-zero bytes are a valid rusage, whatever wait4 has written of it.
+    let usage = unsafe { usage.assume_init() };
+    let time = |time: libc::timeval| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
+    };
+    let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+    Ok((ExitStatus::from_raw(status), cpu))
+}

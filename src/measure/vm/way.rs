@@ -1,0 +1,173 @@
+//! The ways to make the same machine, each of which is a row for each size.
+
+use prezero_memory::Origin;
+
+/// How the memory of a machine comes to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// On fresh pages, which the kernel clears.
+    Fresh,
+    /// On recycled pages that hold other bytes, cleared with the kernel's own stores, a base page at a time.
+    RecycledCached,
+    /// The same with uncached stores.
+    RecycledUncached,
+    /// On recycled pages that are known to be zero.
+    RecycledClean,
+    /// QEMU with one thread that touches the pages: its default.
+    QemuOneThread,
+    /// QEMU at its best: as many threads as CPUs, kept on them.
+    QemuThreads,
+    /// Cloud Hypervisor with `prefault=on`.
+    CloudHypervisor,
+}
+
+impl Way {
+    /// The word used in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::RecycledCached => "recycled-cached",
+            Self::RecycledUncached => "recycled-uncached",
+            Self::RecycledClean => "recycled-clean",
+            Self::QemuOneThread => "prealloc",
+            Self::QemuThreads => "prealloc-threads",
+            Self::CloudHypervisor => "prefault",
+        }
+    }
+
+    /// The other monitor that makes it, if it is another.
+    pub(crate) fn peer(self) -> Option<&'static str> {
+        match self {
+            Self::QemuOneThread | Self::QemuThreads => Some("qemu"),
+            Self::CloudHypervisor => Some("cloud-hypervisor"),
+            _ => None,
+        }
+    }
+
+    /// What prezero's report has to say of all of the memory.
+    pub(crate) fn origin(self) -> Origin {
+        match self {
+            Self::RecycledCached | Self::RecycledUncached => Origin::Dirty,
+            Self::RecycledClean => Origin::Clean,
+            _ => Origin::Fresh,
+        }
+    }
+
+    /// What its bandwidth is that of.
+    pub(crate) fn bandwidth_of(self) -> Option<&'static str> {
+        match self {
+            Self::Fresh => Some("populate"),
+            Self::RecycledCached | Self::RecycledUncached => Some("clear"),
+            Self::RecycledClean => None,
+            // Nothing else of it can be seen from the outside.
+            Self::QemuOneThread | Self::QemuThreads | Self::CloudHypervisor => Some("creation"),
+        }
+    }
+}
+
+/// One way at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) way: Way,
+    /// The guest's memory in bytes.
+    pub(crate) bytes: u64,
+    /// How many threads are asked to do it; none where the monitor decides.
+    pub(crate) workers: Option<usize>,
+}
+
+/// What rows there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Ways {
+    pub(crate) sizes: Vec<u64>,
+    /// All threads that there can be.
+    pub(crate) workers: usize,
+    /// Whether this CPU has uncached stores.
+    pub(crate) uncached: bool,
+    pub(crate) qemu: bool,
+    pub(crate) cloud_hypervisor: bool,
+}
+
+impl Ways {
+    /// The rows, size by size. The first of each is the one that the others are compared with.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let of_size = |&bytes| self.of_size(bytes);
+        self.sizes.iter().flat_map(of_size).collect()
+    }
+
+    fn of_size(&self, bytes: u64) -> Vec<Row> {
+        let all = self.workers;
+        let mut ways = vec![(Way::Fresh, Some(1)), (Way::Fresh, Some(all))];
+        ways.push((Way::RecycledCached, Some(1)));
+        if self.uncached {
+            ways.push((Way::RecycledUncached, Some(1)));
+            ways.push((Way::RecycledUncached, Some(all)));
+        }
+        ways.push((Way::RecycledClean, Some(all)));
+        if self.qemu {
+            ways.push((Way::QemuOneThread, Some(1)));
+            ways.push((Way::QemuThreads, Some(all)));
+        }
+        if self.cloud_hypervisor {
+            ways.push((Way::CloudHypervisor, None));
+        }
+        // Where there is one CPU, all of them is no other row.
+        ways.dedup();
+        let row = |(way, workers)| Row {
+            way,
+            bytes,
+            workers,
+        };
+        ways.into_iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(workers: usize) -> Ways {
+        Ways {
+            sizes: vec![1 << 30, 4 << 30],
+            workers,
+            uncached: true,
+            qemu: true,
+            cloud_hypervisor: true,
+        }
+    }
+
+    #[test]
+    fn every_size_has_every_way_and_begins_with_what_the_kernel_does_alone() {
+        let rows = ways(8).rows();
+        assert_eq!(rows.len(), 2 * 9);
+        for (n, bytes) in [1_u64 << 30, 4 << 30].into_iter().enumerate() {
+            let rows = &rows[9 * n..9 * (n + 1)];
+            assert!(rows.iter().all(|row| row.bytes == bytes));
+            assert_eq!((rows[0].way, rows[0].workers), (Way::Fresh, Some(1)));
+            let uncached = |row: &&Row| row.way == Way::RecycledUncached;
+            let workers = rows.iter().filter(uncached).map(|row| row.workers);
+            assert_eq!(workers.collect::<Vec<_>>(), [Some(1), Some(8)]);
+        }
+    }
+
+    #[test]
+    fn with_one_cpu_no_row_is_there_twice() {
+        let rows = ways(1).rows();
+        assert_eq!(rows.len(), 2 * 7);
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_rows() {
+        let few = Ways {
+            sizes: vec![1 << 30],
+            uncached: false,
+            qemu: false,
+            cloud_hypervisor: false,
+            ..ways(2)
+        };
+        let names: Vec<&str> = few.rows().iter().map(|row| row.way.name()).collect();
+        assert_eq!(
+            names,
+            ["fresh", "fresh", "recycled-cached", "recycled-clean"]
+        );
+    }
+}

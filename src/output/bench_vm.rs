@@ -1,0 +1,180 @@
+//! The figures of `prezero bench vm` for people: a table for each size with the columns of the kernel
+//! series, and a few lines of what follows from them.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::io::{self, Write};
+
+use prezero_memory::ByteSize;
+
+use super::figures::{Unique, plus_minus, table};
+use crate::measure::clear::counted;
+use crate::report::bench_vm::{RowFacts, TimeFacts, VmReport};
+use crate::report::estimate::{EstimateFacts, EstimateRow};
+
+/// What the kernel series published for the same pair: 2 MB pages, one thread, a preallocated machine, GB/s
+/// of the kernel's stores and of uncached ones ("Use uncached stores while clearing huge pages", v2).
+const PUBLISHED: [(&str, f64, f64); 2] = [("Milan", 8.05, 29.94), ("Icelake", 8.25, 21.55)];
+
+/// Tables and lines; nothing where nothing was measured.
+pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
+    let Some(first) = report.rows.first() else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "A machine on {} pages from exec to its last memory slot, mean ± σ of {}",
+        ByteSize(first.page_size),
+        counted(first.runs, "run")
+    )?;
+    let sizes: Vec<u64> = report.rows.iter().map(|row| row.bytes).unique().collect();
+    for &bytes in &sizes {
+        writeln!(out, "\n{}", of_size(&report.rows, bytes))?;
+    }
+    writeln!(
+        out,
+        "\nGB/s      10^9 bytes of populating (by the kernel) or clearing; * of the creation, also for diff"
+    )?;
+    writeln!(
+        out,
+        "diff      to fresh, 1w; a peer has created at its own event: QMP greeting, booted"
+    )?;
+    if let Some(&largest) = sizes.last() {
+        stores(out, &report.rows, largest)?;
+    }
+    for peer in &report.peers {
+        writeln!(out, "peer      {}: {}", peer.peer, peer.version)?;
+    }
+    match &report.estimate {
+        Some(estimate) => self::estimate(out, estimate),
+        None => Ok(()),
+    }
+}
+
+fn of_size(rows: &[RowFacts], bytes: u64) -> String {
+    let head = [
+        &ByteSize(bytes).to_string(),
+        "GB/s",
+        "stdev",
+        "diff",
+        "created s",
+        "first instr. s",
+        "CPU s",
+    ];
+    let of_size = rows.iter().filter(|row| row.bytes == bytes);
+    let lines = of_size.map(|row| {
+        let star = if row.bw_of == Some("creation") {
+            "*"
+        } else {
+            ""
+        };
+        let figure =
+            |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or("-".to_owned(), show);
+        vec![
+            way(row.peer, row.way, row.workers),
+            figure(row.bw_gbps, &|bw| format!("{bw:.2}{star}")),
+            figure(row.bw_stdev, &|stdev| format!("{stdev:.2}")),
+            figure(row.diff_percent, &|diff| format!("{diff:+.1}%")),
+            seconds(Some(&row.creation_ns)),
+            seconds(row.first_instruction_ns.as_ref()),
+            format!("{:.3}", ns_as_seconds(row.cpu_ns)),
+        ]
+    });
+    let head = head.iter().map(|name| (*name).to_owned()).collect();
+    table(head, lines.collect())
+}
+
+/// "recycled, uncached, 1w".
+fn way(peer: Option<&str>, way: &str, workers: Option<usize>) -> String {
+    let what = match (peer, way) {
+        (Some("qemu"), _) => "QEMU prealloc".to_owned(),
+        (Some("cloud-hypervisor"), way) => format!("Cloud Hypervisor {way}"),
+        (Some(peer), way) => format!("{peer} {way}"),
+        (None, way) => way.replacen('-', ", ", 1),
+    };
+    let pinned = if way == "prealloc-threads" {
+        ", pinned"
+    } else {
+        ""
+    };
+    match workers {
+        Some(workers) => format!("{what}, {workers}w{pinned}"),
+        None => what,
+    }
+}
+
+fn seconds(times: Option<&TimeFacts>) -> String {
+    times.map_or("-".to_owned(), |times| {
+        plus_minus(times.mean / 1e9, times.stdev.map(|stdev| stdev / 1e9), 3)
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // for display, three digits
+fn ns_as_seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// What only the kind of stores changes, beside what the kernel series has of it.
+fn stores(out: &mut impl Write, rows: &[RowFacts], bytes: u64) -> io::Result<()> {
+    let of = |way: &str| {
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.bytes == bytes && row.way == way && row.workers == Some(1));
+        row.and_then(|row| Some((row.bw_gbps?, row.method?)))
+    };
+    let Some(((cached, kernels), (uncached, method))) =
+        of("recycled-cached").zip(of("recycled-uncached"))
+    else {
+        return Ok(());
+    };
+    let mut pairs = vec![gain("here", cached, uncached)];
+    pairs.extend(PUBLISHED.map(|(cpu, from, to)| gain(cpu, from, to)));
+    let bytes = ByteSize(bytes);
+    writeln!(out, "stores    {}", pairs.join(", "))?;
+    writeln!(
+        out,
+        "          here: recycled, 1w, {bytes}, {kernels} by 4 KiB → {method}; others as the series published"
+    )
+}
+
+/// "Milan 8.05 → 29.94 (+272 %)".
+fn gain(what: &str, from: f64, to: f64) -> String {
+    format!(
+        "{what} {from:.2} → {to:.2} ({:+.0} %)",
+        (to / from - 1.0) * 100.0
+    )
+}
+
+/// What it says is marked as what it is.
+pub(super) fn estimate(out: &mut impl Write, estimate: &EstimateFacts) -> io::Result<()> {
+    let spec = |bytes: &u64| ByteSize(*bytes).to_string();
+    let from: Vec<String> = estimate.from_bytes.iter().map(spec).collect();
+    writeln!(
+        out,
+        "\nPredicted, not measured: {} on {} pages, by a line through {}\n",
+        ByteSize(estimate.bytes),
+        ByteSize(estimate.page_size),
+        from.join(", ")
+    )?;
+    let head = ["", "created s", "fixed s", "s per GiB"];
+    let head = head.iter().map(|name| (*name).to_owned()).collect();
+    let line = |row: &EstimateRow| {
+        let stdev = row.creation_ns_stdev.map(|stdev| stdev / 1e9);
+        vec![
+            way(row.peer.as_deref(), &row.way, row.workers),
+            plus_minus(row.creation_ns / 1e9, stdev, 2),
+            format!("{:.4}", row.fixed_ns / 1e9),
+            format!("{:.4}", row.ns_per_gib / 1e9),
+        ]
+    };
+    let lines = estimate.rows.iter().map(line).collect();
+    writeln!(out, "{}", table(head, lines))?;
+    match estimate.without.is_empty() {
+        true => Ok(()),
+        false => writeln!(
+            out,
+            "without: {} (took no longer where it was larger, or was measured at one size)",
+            estimate.without.join(", ")
+        ),
+    }
+}

@@ -1,0 +1,194 @@
+//! The report of `prezero bench vm` as data: schema `prezero/bench-vm/1`. Sizes are bytes, times
+//! nanoseconds, rates GB/s, 10^9 bytes.
+
+use serde::Serialize;
+
+use super::estimate::EstimateFacts;
+use super::facts::{ErrorFacts, HostFacts};
+use super::run::nanoseconds;
+use crate::measure::stats::{Ratio, Summary, median};
+use crate::measure::vm::{Measured, Sample};
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct VmReport {
+    pub(crate) schema: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) host: Option<HostFacts>,
+    /// The versions of other monitors that were measured.
+    pub(crate) peers: Vec<PeerFacts>,
+    /// Size by size; the first row of each size is the one that its others are compared with.
+    pub(crate) rows: Vec<RowFacts>,
+    /// What a size that was not measured would take, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) estimate: Option<EstimateFacts>,
+    pub(crate) warnings: Vec<String>,
+    /// What was left out, and why.
+    pub(crate) notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<ErrorFacts>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PeerFacts {
+    pub(crate) peer: &'static str,
+    pub(crate) version: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RowFacts {
+    pub(crate) way: &'static str,
+    /// The other monitor; none for prezero.
+    pub(crate) peer: Option<&'static str>,
+    pub(crate) bytes: u64,
+    pub(crate) page_size: u64,
+    /// Threads that populated or cleared, as far as it is known.
+    pub(crate) workers: Option<usize>,
+    /// With what dirty memory was cleared.
+    pub(crate) method: Option<&'static str>,
+    pub(crate) runs: usize,
+    /// The bytes over the time of what `bw_of` says; none where nothing had to be cleared.
+    pub(crate) bw_gbps: Option<f64>,
+    pub(crate) bw_stdev: Option<f64>,
+    /// `populate` (by the kernel), `clear` (by prezero), or `creation`, all of it: what another monitor
+    /// takes for its memory cannot be seen from the outside.
+    pub(crate) bw_of: Option<&'static str>,
+    /// By how much the bandwidth is above the baseline's. That of a whole creation is set against the
+    /// baseline's bytes over its creation.
+    pub(crate) diff_percent: Option<f64>,
+    /// How often this creation goes into the baseline's.
+    pub(crate) speedup: Option<RatioFacts>,
+    /// From the exec to the last memory slot registered, QEMU's greeting, or Cloud Hypervisor's "booted".
+    pub(crate) creation_ns: TimeFacts,
+    /// From the exec to the guest's first port write.
+    pub(crate) first_instruction_ns: Option<TimeFacts>,
+    /// CPU time of the process from its start to its end, the mean.
+    pub(crate) cpu_ns: u64,
+}
+
+/// Times of all counted machines of a row.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TimeFacts {
+    pub(crate) mean: f64,
+    /// The sample standard deviation (n − 1); none for one run.
+    pub(crate) stdev: Option<f64>,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    /// In the order of the rounds: the nth of one row and of another were made in one round.
+    pub(crate) samples: Vec<u64>,
+}
+
+/// How a row's creation compares with the baseline's of the same size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct RatioFacts {
+    /// Of the means.
+    pub(crate) mean: f64,
+    /// Propagated from both; none for one run, zero for the baseline itself.
+    pub(crate) stdev: Option<f64>,
+    /// The median of the ratios of each round.
+    pub(crate) median: f64,
+}
+
+impl TimeFacts {
+    fn of(samples: Vec<u64>) -> Option<Self> {
+        #[allow(clippy::cast_precision_loss)] // below 104 days in nanoseconds it is exact
+        let times: Vec<f64> = samples.iter().map(|ns| *ns as f64).collect();
+        let summary = Summary::of(&times)?;
+        Some(Self {
+            mean: summary.mean,
+            stdev: summary.stdev,
+            min: summary.min,
+            max: summary.max,
+            samples,
+        })
+    }
+}
+
+impl VmReport {
+    pub(crate) fn new() -> Self {
+        Self {
+            schema: "prezero/bench-vm/1",
+            version: env!("CARGO_PKG_VERSION"),
+            host: None,
+            peers: Vec::new(),
+            rows: Vec::new(),
+            estimate: None,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            error: None,
+        }
+    }
+
+    pub(crate) fn add_peer(&mut self, peer: &'static str, version: &str) {
+        let version = version.to_owned();
+        self.peers.push(PeerFacts { peer, version });
+    }
+
+    /// Fills in the rows. Each is compared with the first of its size.
+    pub(crate) fn set_rows(&mut self, measured: &[Measured], page_size: u64) {
+        let rows = measured.iter().filter_map(|row| {
+            let baseline = measured
+                .iter()
+                .find(|other| other.row.bytes == row.row.bytes);
+            RowFacts::of(row, baseline?, page_size)
+        });
+        self.rows = rows.collect();
+    }
+}
+
+impl RowFacts {
+    fn of(measured: &Measured, baseline: &Measured, page_size: u64) -> Option<Self> {
+        let Measured { row, samples, .. } = measured;
+        let bandwidth = Summary::of(&measured.gbps);
+        let bw_of = row.way.bandwidth_of();
+        let times = |of: &dyn Fn(&Sample) -> u64| samples.iter().map(of).collect::<Vec<u64>>();
+        let first = samples.iter().map(|sample| sample.first_instruction);
+        let first: Option<Vec<u64>> = first.map(|time| time.map(nanoseconds)).collect();
+        let cpu = TimeFacts::of(times(&|sample| nanoseconds(sample.cpu)))?;
+        let compared = bandwidth.zip(comparable(baseline, row.bytes, bw_of));
+        Some(Self {
+            way: row.way.name(),
+            peer: row.way.peer(),
+            bytes: row.bytes,
+            page_size,
+            workers: samples.first().and_then(|sample| sample.workers),
+            method: measured.method.map(prezero_memory::Method::name),
+            runs: samples.len(),
+            bw_gbps: bandwidth.map(|bandwidth| bandwidth.mean),
+            bw_stdev: bandwidth.and_then(|bandwidth| bandwidth.stdev),
+            bw_of,
+            diff_percent: compared.map(|(row, baseline)| (row.mean / baseline - 1.0) * 100.0),
+            speedup: Some(RatioFacts::of(measured, baseline)),
+            creation_ns: TimeFacts::of(times(&|sample| nanoseconds(sample.creation)))?,
+            first_instruction_ns: first.and_then(TimeFacts::of),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a mean of such
+            cpu_ns: cpu.mean.round() as u64,
+        })
+    }
+}
+
+/// The baseline's mean bandwidth, of the same kind.
+#[allow(clippy::cast_precision_loss)] // a measured figure
+fn comparable(baseline: &Measured, bytes: u64, bw_of: Option<&str>) -> Option<f64> {
+    if bw_of == Some("creation") {
+        let rates = baseline.seconds();
+        let rates: Vec<f64> = rates.iter().map(|s| bytes as f64 / s / 1e9).collect();
+        return Summary::of(&rates).map(|rates| rates.mean);
+    }
+    Summary::of(&baseline.gbps).map(|baseline| baseline.mean)
+}
+
+impl RatioFacts {
+    fn of(measured: &Measured, baseline: &Measured) -> Self {
+        let Ratio { mean, stdev } = Ratio::of(&baseline.creation, &measured.creation);
+        let pairs = baseline.seconds().into_iter().zip(measured.seconds());
+        let pairs: Vec<f64> = pairs.map(|(baseline, row)| baseline / row).collect();
+        Self {
+            mean,
+            stdev: match measured.row == baseline.row {
+                true => stdev.map(|_| 0.0),
+                false => stdev,
+            },
+            median: median(&pairs).unwrap_or(mean),
+        }
+    }
+}

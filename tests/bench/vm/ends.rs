@@ -1,0 +1,73 @@
+//! However it ends, the pages come back: after SIGINT, SIGTERM, and SIGKILL.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::{SIGINT, SIGKILL, SIGTERM};
+use prezero_testkit::Hugepages;
+
+use super::contract::{bench_vm, document, is_empty};
+use super::{mounts_are_refused, pages};
+use crate::command::{Running, error_of};
+use crate::sys::{group_exists, kill};
+
+/// How long it may take to end after a signal.
+const SOON: Duration = Duration::from_secs(10);
+
+/// One that has so much to do that it cannot end before a signal, some way into it. None where it cannot
+/// be at all.
+fn running(dir: &Path, after: Duration) -> Option<Running> {
+    let mut command = bench_vm("--memory 64M --runs 100000 --json");
+    command.env("TMPDIR", dir);
+    let mut running = Running::start(command);
+    thread::sleep(after);
+    if running.has_ended() {
+        let ran = running.finish_within(SOON);
+        assert!(mounts_are_refused(&ran), "it has much to do: {ran:#?}");
+        return None;
+    }
+    Some(running)
+}
+
+#[track_caller]
+fn all_is_back(pid: u32, pages: &Hugepages) {
+    let deadline = Instant::now() + SOON;
+    while group_exists(pid) {
+        assert!(Instant::now() < deadline, "a child is left");
+        thread::sleep(Duration::from_millis(1));
+    }
+    pages.assert_clean();
+}
+
+#[test]
+fn a_signal_stops_it_and_everything_is_given_back() {
+    let Some(pages) = pages() else { return };
+    for (signal, after) in [(SIGINT, 1300), (SIGTERM, 700)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let Some(running) = running(dir.path(), Duration::from_millis(after)) else {
+            return;
+        };
+        let pid = running.pid();
+        kill(pid, signal);
+        let report = document(running.finish_within(SOON), 6);
+        assert_eq!(error_of(&report).0, "stopped");
+        all_is_back(pid, &pages);
+        is_empty(dir.path());
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_no_page_and_no_child() {
+    let Some(pages) = pages() else { return };
+    for after in [400, 510, 620, 730, 840, 950] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let Some(running) = running(dir.path(), Duration::from_millis(after)) else {
+            return;
+        };
+        let pid = running.pid();
+        kill(pid, SIGKILL);
+        drop(running.finish_within(SOON));
+        all_is_back(pid, &pages);
+    }
+}
