@@ -10,7 +10,7 @@ use prezero_memory::ByteSize;
 
 use super::figures::{Unique, plus_minus, table};
 use crate::measure::clear::counted;
-use crate::report::bench_vm::{RowFacts, TimeFacts, VmReport};
+use crate::report::bench_vm::{PinsFacts, RowFacts, TimeFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, EstimateRow};
 
 /// What the kernel series published for the same pair: 2 MB pages, one thread, a preallocated machine, GB/s
@@ -45,6 +45,9 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
     }
     for peer in &report.peers {
         writeln!(out, "peer      {}: {}", peer.peer, peer.version)?;
+    }
+    if let Some(pins) = &report.pins {
+        self::pins(out, pins)?;
     }
     match &report.estimate {
         Some(estimate) => self::estimate(out, estimate),
@@ -143,6 +146,32 @@ fn gain(what: &str, from: f64, to: f64) -> String {
         "{what} {from:.2} → {to:.2} ({:+.0} %)",
         (to / from - 1.0) * 100.0
     )
+}
+
+/// A line for each kind of memory, a column for each size.
+fn pins(out: &mut impl Write, pins: &PinsFacts) -> io::Result<()> {
+    let what = format!("Long-term pin ({}, a stand-in for VFIO)", pins.by);
+    if let Some(why) = &pins.not_available {
+        return writeln!(out, "\n{what}: not available here: {why}");
+    }
+    writeln!(
+        out,
+        "\n{what}, s, in pieces of at most {}\n",
+        ByteSize(pins.piece_bytes)
+    )?;
+    let mut head = vec!["memory".to_owned()];
+    let sizes: Vec<u64> = pins.rows.iter().map(|row| row.bytes).unique().collect();
+    head.extend(sizes.iter().map(|bytes| ByteSize(*bytes).to_string()));
+    let memories = pins.rows.iter().map(|row| row.memory).unique();
+    let lines = memories.map(|memory| {
+        let of_memory = pins.rows.iter().filter(|row| row.memory == memory);
+        let times = of_memory.map(|row| {
+            let stdev = row.pin_ns.stdev.map(|stdev| stdev / 1e9);
+            plus_minus(row.pin_ns.mean / 1e9, stdev, 4)
+        });
+        std::iter::once(memory.to_owned()).chain(times).collect()
+    });
+    writeln!(out, "{}", table(head, lines.collect()))
 }
 
 /// What it says is marked as what it is.

@@ -7,6 +7,7 @@ use super::estimate::EstimateFacts;
 use super::facts::{ErrorFacts, HostFacts};
 use super::run::nanoseconds;
 use crate::measure::stats::{Ratio, Summary, median};
+use crate::measure::vm::pins::{PIECE, Pins};
 use crate::measure::vm::{Measured, Sample};
 
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +19,8 @@ pub(crate) struct VmReport {
     pub(crate) peers: Vec<PeerFacts>,
     /// Size by size; the first row of each size is the one that its others are compared with.
     pub(crate) rows: Vec<RowFacts>,
+    /// How long it takes to pin the same memory, as a device is given it.
+    pub(crate) pins: Option<PinsFacts>,
     /// What a size that was not measured would take, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) estimate: Option<EstimateFacts>,
@@ -63,6 +66,50 @@ pub(crate) struct RowFacts {
     pub(crate) first_instruction_ns: Option<TimeFacts>,
     /// CPU time of the process from its start to its end, the mean.
     pub(crate) cpu_ns: u64,
+}
+
+/// Long-term pins by io_uring's registered buffers: a stand-in for VFIO, which pins with the same call of
+/// the kernel and maps into an IOMMU besides.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct PinsFacts {
+    pub(crate) by: &'static str,
+    /// The largest piece that it pins at once, in bytes.
+    pub(crate) piece_bytes: u64,
+    pub(crate) rows: Vec<PinFacts>,
+    /// Why there are no rows.
+    pub(crate) not_available: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PinFacts {
+    /// `fresh`, `populated`, or `recycled`: there, but not yet seen by this process.
+    pub(crate) memory: &'static str,
+    pub(crate) bytes: u64,
+    pub(crate) page_size: u64,
+    pub(crate) runs: usize,
+    /// From the call to its return.
+    pub(crate) pin_ns: TimeFacts,
+}
+
+impl PinsFacts {
+    pub(crate) fn new(pins: &Pins, page_size: u64) -> Self {
+        let rows = pins.rows.iter().filter_map(|row| {
+            let samples: Vec<u64> = row.samples.iter().copied().map(nanoseconds).collect();
+            Some(PinFacts {
+                memory: row.memory.name(),
+                bytes: row.bytes,
+                page_size,
+                runs: samples.len(),
+                pin_ns: TimeFacts::of(samples)?,
+            })
+        });
+        Self {
+            by: "io_uring registered buffers",
+            piece_bytes: PIECE,
+            rows: rows.collect(),
+            not_available: pins.not_available.clone(),
+        }
+    }
 }
 
 /// Times of all counted machines of a row.
@@ -111,6 +158,7 @@ impl VmReport {
             host: None,
             peers: Vec::new(),
             rows: Vec::new(),
+            pins: None,
             estimate: None,
             warnings: Vec::new(),
             notes: Vec::new(),

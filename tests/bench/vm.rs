@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use prezero_testkit::{Hugepages, PrivateMount, require_kvm, skip};
+use prezero_testkit::{Hugepages, PrivateMount, Refusal, Refused, require_kvm, skip};
 use serde_json::Value;
 
 use self::contract::{bench_vm, document, is_empty, row};
@@ -234,6 +234,50 @@ fn a_directory_that_is_named_is_empty_again_afterwards() {
     }
     is_empty(mount.path());
     pages.assert_clean();
+}
+
+#[test]
+fn each_kind_of_memory_is_pinned_at_each_size_and_let_go() {
+    let Some(pages) = pages() else { return };
+    let Some(report) = measured("--memory 32M,64M --runs 2 --threads 1", 0) else {
+        return;
+    };
+    // A page that were still pinned would not be back.
+    pages.assert_clean();
+    let pins = &report["pins"];
+    if let Some(why) = pins["not_available"].as_str() {
+        return eprintln!("skipped: {why}");
+    }
+    let rows = list(pins, "rows").iter();
+    let found = rows.map(|row| {
+        assert_eq!(list(&row["pin_ns"], "samples").len(), 2, "{row:#}");
+        (row["bytes"].as_u64(), row["memory"].as_str())
+    });
+    let kinds = ["fresh", "populated", "recycled"];
+    let of_size = |bytes: u64| kinds.map(|kind| (Some(bytes), Some(kind)));
+    let wanted = [of_size(32 * MIB), of_size(64 * MIB)].concat();
+    assert_eq!(found.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn without_io_uring_there_are_no_pins_and_all_else() {
+    let Some(pages) = pages() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = bench_vm("--memory 64M --runs 1 --threads 1 --json");
+    command.env("TMPDIR", dir.path());
+    Refused::new(&[libc::SYS_io_uring_setup], Refusal::Errno(1)).put_on(&mut command);
+    let ran = finish(command);
+    if mounts_are_refused(&ran) {
+        return;
+    }
+    let report = document(ran, 0);
+    pages.assert_clean();
+    let why = report["pins"]["not_available"].as_str();
+    assert!(
+        why.is_some_and(|why| why.contains("io_uring")),
+        "{report:#}"
+    );
+    assert!(list(&report["pins"], "rows").is_empty(), "{report:#}");
 }
 
 #[test]

@@ -13,11 +13,12 @@ use super::result_file::ResultFile;
 use crate::cli::{BenchVmArgs, PeerArg};
 use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
+use crate::measure::vm::pins;
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::output::progress::Bars;
-use crate::report::bench_vm::VmReport;
+use crate::report::bench_vm::{PinsFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, MeasuredRow, too_few};
 use crate::report::facts::ErrorFacts;
 use crate::stop;
@@ -82,6 +83,12 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     }
     report.set_rows(&outcome.rows, page.bytes());
     warn(report, of_rows(&outcome.rows, report));
+    let bars = Bars::new("pin", &[(None, pins::work(&ways.sizes, runs))]);
+    let pinned = pins::measure(&place, &ways.sizes, page, runs, cancel, &|done| {
+        bars.set(0, done)
+    });
+    bars.finish();
+    report.pins = Some(PinsFacts::new(&pinned?, page.bytes()));
     if let Some(bytes) = args.estimate {
         let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
         report.estimate = Some(EstimateFacts::new(&rows, page.bytes(), bytes)?);

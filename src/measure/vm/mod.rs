@@ -7,6 +7,7 @@
 mod child;
 mod cloud_hypervisor;
 mod events;
+pub(crate) mod pins;
 mod place;
 mod prezero;
 mod qemu;

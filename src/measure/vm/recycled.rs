@@ -5,7 +5,7 @@ use std::path::Path;
 
 use prezero_clear::Stores;
 use prezero_host::{Host, PageSize};
-use prezero_memory::pool::{Pool, PoolRequest, TakeRequest};
+use prezero_memory::pool::{Lease, Pool, PoolRequest, TakeRequest};
 use prezero_memory::{
     Cancel, Class, ClearExtents, ClearRequest, Control, GuestRam, Hugepages, MemorySpec, Method,
     MethodChoice, PageBytes, Populated, Prealloc, Recycled, Request, Reserved, Trial, Workers,
@@ -108,7 +108,7 @@ impl Segments {
     }
 
     /// All of it, mapped as a machine has it.
-    fn reserve(&self) -> Result<(GuestRam<Reserved>, Workers), Failure> {
+    pub(super) fn reserve(&self) -> Result<(GuestRam<Reserved>, Workers), Failure> {
         let leases = match &self.pool {
             Some(pool) => pool.take(&TakeRequest {
                 max_bytes: self.bytes,
@@ -125,11 +125,27 @@ impl Segments {
             recycled: recycled.collect(),
             ..request(self.bytes, self.page)
         };
-        let plan = plan(&Host::probe(), &request)?;
-        let workers = Workers::start(plan.workers())?;
-        let ram = GuestRam::reserve_with(&plan, leases.into_iter().map(Some).collect())?;
-        Ok((ram, workers))
+        reserve(&request, leases)
     }
+}
+
+/// Memory as it is asked for, mapped, and workers for it.
+fn reserve(
+    request: &Request,
+    leases: Vec<Lease>,
+) -> Result<(GuestRam<Reserved>, Workers), Failure> {
+    let plan = plan(&Host::probe(), request)?;
+    let workers = Workers::start(plan.workers())?;
+    let ram = GuestRam::reserve_with(&plan, leases.into_iter().map(Some).collect())?;
+    Ok((ram, workers))
+}
+
+/// Fresh memory, mapped.
+pub(super) fn reserve_fresh(
+    bytes: u64,
+    page: PageSize,
+) -> Result<(GuestRam<Reserved>, Workers), Failure> {
+    reserve(&request(bytes, page), Vec::new())
 }
 
 impl Drop for Segments {

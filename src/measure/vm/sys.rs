@@ -6,6 +6,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use io_uring::IoUring;
+use prezero_memory::{GuestRam, State};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 /// Gives the calling thread, its children and the threads it starts later mounts of their own
@@ -15,6 +17,43 @@ pub(super) fn unshare_mounts() -> io::Result<()> {
     match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A ring that holds memory pinned.
+pub(super) struct Pin<'r, S: State> {
+    ring: IoUring,
+    /// It stays mapped as long as it is pinned.
+    _ram: &'r GuestRam<S>,
+}
+
+impl<'r, S: State> Pin<'r, S> {
+    /// Has the kernel pin all of the memory for good, in one call, as `pieces` of address and length
+    /// (`IORING_REGISTER_BUFFERS`, io_uring_register(2)). What is not there is faulted in, and cleared.
+    pub(super) fn new(
+        ring: IoUring,
+        ram: &'r GuestRam<S>,
+        pieces: &[(u64, u64)],
+    ) -> io::Result<Self> {
+        let buffers = pieces.iter().map(|&(addr, len)| {
+            let addr = usize::try_from(addr).map_err(io::Error::other)?;
+            Ok(libc::iovec {
+                iov_base: std::ptr::with_exposed_provenance_mut(addr),
+                iov_len: usize::try_from(len).map_err(io::Error::other)?,
+            })
+        });
+        let buffers = buffers.collect::<io::Result<Vec<_>>>()?;
+        // SAFETY: what is mapped there stays mapped while this value borrows its owner, and what is not is
+        // an error. No request is ever put into the ring, so that nothing is read or written through it.
+        unsafe { ring.submitter().register_buffers(&buffers) }?;
+        Ok(Self { ring, _ram: ram })
+    }
+}
+
+impl<S: State> Drop for Pin<'_, S> {
+    fn drop(&mut self) {
+        // Closing the ring would do it later, in the background.
+        let _ = self.ring.submitter().unregister_buffers();
     }
 }
 

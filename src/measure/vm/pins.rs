@@ -1,0 +1,203 @@
+//! How long it takes to pin memory for a device: when it is fresh, when it has been populated, and when it
+//! is recycled.
+//!
+//! A VMM that attaches a device through VFIO has the kernel pin all guest memory for good, and what is not
+//! there yet is faulted in and cleared under that call, by one thread. io_uring's registered buffers pin
+//! with the same function of the kernel (`pin_user_pages` with `FOLL_LONGTERM`) and need no device.
+
+use std::io;
+use std::time::Duration;
+
+use io_uring::IoUring;
+use prezero_host::PageSize;
+use prezero_memory::{Cancel, Control, GuestRam, State};
+
+use super::recycled::{Segments, reserve_fresh};
+use super::{Place, child, sys};
+use crate::clock;
+use crate::failure::Failure;
+use crate::measure::rounds::interleave;
+
+/// The largest buffer that can be registered (`io_sqe_buffer_register` in the kernel's io_uring/rsrc.c), in
+/// bytes.
+pub(crate) const PIECE: u64 = 1 << 30;
+
+/// What is known about memory that is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Reserved and not there.
+    Fresh,
+    /// There, in this process's page tables.
+    Populated,
+    /// There in a file, and not yet seen by this process.
+    Recycled,
+}
+
+impl Memory {
+    const ALL: [Self; 3] = [Self::Fresh, Self::Populated, Self::Recycled];
+
+    /// The word used in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Populated => "populated",
+            Self::Recycled => "recycled",
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pins {
+    pub(crate) rows: Vec<Row>,
+    /// Why there are none.
+    pub(crate) not_available: Option<String>,
+}
+
+/// Memory of one kind and size.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) memory: Memory,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// How long each pin took, in the order of the rounds.
+    pub(crate) samples: Vec<Duration>,
+}
+
+/// Why no pin was timed.
+enum NoPin {
+    /// The kernel does not do it for this process.
+    Refused(String),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for NoPin {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Pins memory of each kind and size, `runs` times after one time that is not counted. `progress` is told
+/// how many bytes have been pinned.
+pub(crate) fn measure(
+    place: &Place,
+    sizes: &[u64],
+    page: PageSize,
+    runs: usize,
+    cancel: &Cancel,
+    progress: &dyn Fn(u64),
+) -> Result<Pins, Failure> {
+    let of_size = |&bytes| Memory::ALL.map(|memory| (memory, bytes));
+    let rows: Vec<(Memory, u64)> = sizes.iter().flat_map(of_size).collect();
+    let mut done = 0;
+    let samples = interleave(rows.len(), runs, |n| {
+        let (memory, bytes) = rows[n];
+        let time = pass(place, memory, bytes, page, cancel)?;
+        done += bytes;
+        progress(done);
+        Ok(time)
+    });
+    match samples {
+        Ok(samples) => {
+            let rows = rows.into_iter().zip(samples);
+            let rows = rows.map(|((memory, bytes), samples)| Row {
+                memory,
+                bytes,
+                samples,
+            });
+            Ok(Pins {
+                rows: rows.collect(),
+                not_available: None,
+            })
+        }
+        Err(NoPin::Refused(why)) => Ok(Pins {
+            rows: Vec::new(),
+            not_available: Some(why),
+        }),
+        Err(NoPin::Failed(failure)) => Err(failure),
+    }
+}
+
+/// All bytes that [`measure`] pins.
+pub(crate) fn work(sizes: &[u64], runs: usize) -> u64 {
+    let all: u64 = sizes.iter().sum();
+    let times = Memory::ALL.len() as u64 * (runs as u64 + 1);
+    all.saturating_mul(times)
+}
+
+fn pass(
+    place: &Place,
+    memory: Memory,
+    bytes: u64,
+    page: PageSize,
+    cancel: &Cancel,
+) -> Result<Duration, NoPin> {
+    if cancel.is_cancelled() {
+        return Err(child::stopped().into());
+    }
+    let control = Control {
+        cancel: Some(cancel),
+        ..Control::default()
+    };
+    match memory {
+        Memory::Fresh => {
+            let (ram, _) = reserve_fresh(bytes, page)?;
+            pin(&ram)
+        }
+        Memory::Populated => {
+            let (ram, workers) = reserve_fresh(bytes, page)?;
+            let populated = ram.populate(&workers, &control);
+            let (ram, _) = populated.map_err(|failed| failed.error)?;
+            pin(&ram)
+        }
+        Memory::Recycled => {
+            let segments = Segments::make(place.pool(), bytes, page, cancel)?;
+            let (ram, _) = segments.reserve()?;
+            pin(&ram)
+        }
+    }
+}
+
+fn pin<S: State>(ram: &GuestRam<S>) -> Result<Duration, NoPin> {
+    let extents = ram.extents();
+    let extents = extents.map(|extent| (extent.addr(), extent.plan().len().bytes()));
+    let pieces: Vec<(u64, u64)> = extents.flat_map(pieces).collect();
+    let refused = |what: &str, error: io::Error| NoPin::Refused(format!("{what}: {error}"));
+    let ring = IoUring::new(1).map_err(|error| {
+        refused(
+            "no io_uring (kernel.io_uring_disabled, or a seccomp filter)",
+            error,
+        )
+    })?;
+    let start = clock::now();
+    let pinned = sys::Pin::new(ring, ram, &pieces);
+    let time = clock::now().saturating_sub(start);
+    // Without CAP_IPC_LOCK what is pinned counts against a limit.
+    drop(pinned.map_err(|error| refused("the pin is refused (ulimit -l)", error))?);
+    Ok(time)
+}
+
+/// An extent in parts that can be pinned.
+fn pieces((addr, len): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    let starts = (0..len.div_ceil(PIECE)).map(|n| n * PIECE);
+    starts.map(move |start| (addr + start, PIECE.min(len - start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_all_of_an_extent_and_none_is_too_large() {
+        let addr = 7 << 40;
+        for len in [2 << 20, PIECE, PIECE + (2 << 20), 3 * PIECE] {
+            let mut next = addr;
+            for (at, piece) in pieces((addr, len)) {
+                assert_eq!(at, next);
+                assert!(piece > 0 && piece <= PIECE);
+                next += piece;
+            }
+            assert_eq!(next, addr + len);
+        }
+    }
+}
