@@ -208,6 +208,11 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) host: HostArgs,
 
+    /// Predict how long it would take, by way, from what `prezero bench vm --json` measured at two or
+    /// more sizes and saved in FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+
     /// Print one JSON document (schema prezero/plan/1) to stdout.
     #[arg(long)]
     pub(crate) json: bool,

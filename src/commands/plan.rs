@@ -1,11 +1,14 @@
 //! `prezero plan`: what `run` would do, without doing it.
 
+mod measurements;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use prezero_host::Host;
 use prezero_memory::plan;
 
+use self::measurements::Measurements;
 use super::request::{check_root, request};
 use super::segments::{check_recorded, foresee, pool_for};
 use crate::cli::PlanArgs;
@@ -35,6 +38,12 @@ fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
     check_recorded(choice, root)?;
     let host = Host::read(root);
     report.set_host(&host);
+    // Also for a size that this host does not have, which the planner refuses.
+    if let Some(path) = &args.from {
+        let measured = Measurements::read(path)?;
+        report.warnings.extend(measured.of_another_machine(&host));
+        report.estimate = Some(measured.predict(&request, &host)?);
+    }
     let mut dir = None;
     if root == Path::new("/") {
         let mut warn = |warning| report.warnings.push(warning);

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use prezero_host::IdSet;
 use prezero_memory::ByteSize;
 
+use super::bench_vm;
 use crate::report::facts::{HostFacts, Region};
 use crate::report::plan::PlanReport;
 use crate::report::run::{ClearChoice, Phase, Report};
@@ -95,7 +96,10 @@ pub(crate) fn plan(out: &mut impl Write, report: &PlanReport) -> io::Result<()> 
         )?;
         rest = others;
     }
-    Ok(())
+    match &report.estimate {
+        Some(estimate) => bench_vm::estimate(out, estimate),
+        None => Ok(()),
+    }
 }
 
 fn regions(out: &mut impl Write, regions: &[Region]) -> io::Result<()> {

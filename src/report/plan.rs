@@ -4,6 +4,7 @@ use prezero_host::Host;
 use prezero_memory::{Plan, WorkerPlan};
 use serde::Serialize;
 
+use super::estimate::EstimateFacts;
 use super::facts::{ErrorFacts, HostFacts, PoolUse, Region, RequestFacts, Slot};
 
 /// Keys as in `prezero/run/1`, without what only a run can know.
@@ -19,6 +20,9 @@ pub(crate) struct PlanReport {
     /// The pool that segments would be taken from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<PoolUse>,
+    /// What it would take, from measurements that were given. A prediction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) estimate: Option<EstimateFacts>,
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
@@ -52,6 +56,7 @@ impl PlanReport {
             slots: Vec::new(),
             workers: Vec::new(),
             pool: None,
+            estimate: None,
             warnings: Vec::new(),
             error: None,
         }

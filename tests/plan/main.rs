@@ -4,6 +4,7 @@
 #[path = "../run/command.rs"]
 mod command;
 mod document;
+mod estimate;
 mod hosts;
 mod limits;
 mod policies;
