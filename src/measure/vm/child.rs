@@ -1,6 +1,7 @@
 //! A process that is timed from its exec to something that it says.
 //!
-//! The parent sleeps in poll(2) meanwhile: what it costs is one fork, and one wake-up at the end.
+//! The parent sleeps in poll(2) meanwhile: what it costs is one small write before the exec, and one
+//! wake-up at the end.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -32,7 +33,7 @@ const WORDS: usize = 400;
 pub(super) struct Child<'a> {
     name: String,
     process: Option<Process>,
-    /// Just before it was made, on the [clock] of all.
+    /// Just before its exec, on the [clock] of all.
     started: Duration,
     /// Its standard error; in memory, so that nobody has to read it meanwhile.
     words: File,
@@ -59,8 +60,7 @@ impl<'a> Child<'a> {
         let words = memfd_create("words", MemfdFlags::CLOEXEC).map(File::from);
         let words = words.map_err(|errno| failed(&errno.into()))?;
         command.stderr(words.try_clone().map_err(|error| failed(&error))?);
-        let started = clock::now();
-        let process = sys::spawn(command).map_err(|error| failed(&error))?;
+        let (process, started) = sys::spawn(command).map_err(|error| failed(&error))?;
         // The command has its own copies of what it was given: an end of a pipe that stays open here is
         // never at its end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -73,7 +73,7 @@ impl<'a> Child<'a> {
         })
     }
 
-    /// When it was started.
+    /// When it was about to be executed.
     pub(super) fn started(&self) -> Duration {
         self.started
     }

@@ -205,9 +205,53 @@ pub(super) fn kernels_stores() -> Method {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
+    use prezero_testkit::{Hugepages, PrivateMount};
+
     use super::*;
+
+    /// The state that the names of all segments say, and whether every byte in them is `byte`.
+    fn segments(pool: &Path, byte: u8) -> (Vec<String>, bool) {
+        let dirs = fs::read_dir(pool).expect("a pool").flatten();
+        let files = dirs.flat_map(|dir| fs::read_dir(dir.path()).expect("a node").flatten());
+        let (mut states, mut alike) = (Vec::new(), true);
+        for file in files {
+            let name = file.file_name().to_string_lossy().into_owned();
+            states.extend(
+                ["clean", "dirty"]
+                    .iter()
+                    .find(|state| name.contains(*state)),
+            );
+            let bytes = fs::read(file.path()).expect("a segment");
+            alike &= bytes.iter().all(|found| *found == byte);
+        }
+        (states.into_iter().map(str::to_owned).collect(), alike)
+    }
+
+    #[test]
+    fn memory_is_what_the_next_row_needs_and_back_afterwards() {
+        let Some(pages) = Hugepages::exactly(2 << 20, 6) else {
+            return;
+        };
+        let Some(mount) = PrivateMount::hugetlbfs(2 << 20) else {
+            return;
+        };
+        let (pool, cancel) = (mount.path().join("pool"), Cancel::new());
+        let made = Segments::make(&pool, 12 << 20, PageSize::HUGE_2M, &cancel);
+        let mut memory = made.unwrap_or_else(|failure| panic!("{}", failure.message));
+        let all = |state: &str| vec![state.to_owned(); 3];
+        assert!(memory.is_clean());
+        assert_eq!(segments(&pool, 0), (all("clean"), true));
+        for _ in 0..2 {
+            assert!(memory.dirty(&cancel).is_ok() && !memory.is_clean());
+            assert_eq!(segments(&pool, STAIN), (all("dirty"), true));
+        }
+        drop(memory);
+        assert!(!pool.exists());
+        pages.assert_clean();
+    }
 
     #[test]
     fn segments_divide_the_memory_and_lie_across_no_hole() {

@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix wraps.
 
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -9,6 +9,9 @@ use std::time::Duration;
 use io_uring::IoUring;
 use prezero_memory::{GuestRam, State};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+
+use crate::clock;
+use crate::report::run::nanoseconds;
 
 /// Gives the calling thread, its children and the threads it starts later mounts of their own
 /// (unshare(2)): what they mount nobody else sees, and it goes with the last of them.
@@ -57,20 +60,31 @@ impl<S: State> Drop for Pin<'_, S> {
     }
 }
 
-/// Starts a command that the kernel kills when the calling thread ends, however it does.
-pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
+/// Starts a command that the kernel kills when the calling thread ends, however it does, and says when on
+/// the [clock] of all it was about to call execve(2): what the fork before that took is not the command's.
+pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Duration)> {
     let parent = getpid();
+    let (mut reader, writer) = io::pipe()?;
     let prepare = move || -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // One that has ended before that call sends nothing.
-        if getppid() == Some(parent) {
-            return Ok(());
+        if getppid() != Some(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        Err(io::Error::from_raw_os_error(libc::ESRCH))
+        let time = nanoseconds(clock::now()).to_ne_bytes();
+        // A pipe takes so little at once or not at all.
+        rustix::io::write(&writer, &time)?;
+        Ok(())
     };
-    // SAFETY: between fork and exec it makes three system calls and allocates nothing.
+    // SAFETY: between fork and exec it makes nothing but system calls and allocates nothing.
     unsafe { command.pre_exec(prepare) };
-    command.spawn()
+    let mut child = command.spawn()?;
+    let mut time = [0; 8];
+    if let Err(error) = reader.read_exact(&mut time) {
+        let _ = child.kill().and_then(|()| child.wait());
+        return Err(error);
+    }
+    Ok((child, Duration::from_nanos(u64::from_ne_bytes(time))))
 }
 
 /// Waits for the end of a child (wait4(2)): its status, and the CPU time of it and all that it waited for.

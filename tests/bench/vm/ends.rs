@@ -8,7 +8,7 @@ use libc::{SIGINT, SIGKILL, SIGTERM};
 use prezero_testkit::Hugepages;
 
 use super::contract::{bench_vm, document, is_empty};
-use super::{mounts_are_refused, pages};
+use super::{executable, mounts_are_refused, pages};
 use crate::command::{Running, error_of};
 use crate::sys::{group_exists, kill};
 
@@ -54,6 +54,37 @@ fn a_signal_stops_it_and_everything_is_given_back() {
         assert_eq!(error_of(&report).0, "stopped");
         all_is_back(pid, &pages);
         is_empty(dir.path());
+    }
+}
+
+#[test]
+fn a_monitor_that_hangs_ends_with_it() {
+    let Some(pages) = pages() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("qemu");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo QEMU emulator version 9.0.0\n\
+        touch \"$0.runs\"\nexec sleep 1000\n";
+    executable(&program, script);
+    let runs = dir.path().join("qemu.runs");
+    for signal in [SIGTERM, SIGKILL] {
+        let own = tempfile::tempdir().expect("a directory");
+        let args = format!("--memory 64M --threads 1 --peer qemu={}", program.display());
+        let mut command = bench_vm(&args);
+        command.env("TMPDIR", own.path());
+        let mut running = Running::start(command);
+        while !runs.exists() {
+            if running.has_ended() {
+                let ran = running.finish_within(SOON);
+                assert!(mounts_are_refused(&ran), "nobody ended it: {ran:#?}");
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let pid = running.pid();
+        kill(pid, signal);
+        drop(running.finish_within(SOON));
+        all_is_back(pid, &pages);
+        std::fs::remove_file(&runs).expect("it was made");
     }
 }
 
