@@ -1,5 +1,6 @@
 //! The figures of `prezero bench mmap` for people, and for scripts that read perf's.
 
+mod chart;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -7,8 +8,10 @@ use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
 
+pub(crate) use self::chart::chart;
 use super::counters::counters;
 use super::figures::plus_minus;
+use super::machine::machine;
 use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_mmap::{MmapReport, RowFacts};
 
@@ -16,6 +19,9 @@ use crate::report::bench_mmap::{MmapReport, RowFacts};
 pub(crate) fn mmap(out: &mut impl Write, report: &MmapReport) -> io::Result<()> {
     if report.rows.is_empty() {
         return Ok(());
+    }
+    if let Some(machine) = &report.machine {
+        self::machine(out, machine)?;
     }
     let rows = report.rows.iter().map(|row| {
         let bytes = row.bytes.saturating_mul(row.threads as u64);

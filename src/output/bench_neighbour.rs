@@ -1,6 +1,7 @@
 //! The figures of `prezero bench neighbour` for people: a table for each working set, and what follows
 //! from it.
 
+mod chart;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -8,8 +9,10 @@ use std::io::{self, Write};
 
 use prezero_memory::{ByteSize, IdSet};
 
+pub(crate) use self::chart::chart;
 use super::bench_clear::pages as pages_of;
 use super::figures::{plus_minus, table};
+use super::machine::machine;
 use crate::measure::clear::counted;
 use crate::report::bench_neighbour::{
     BackgroundFacts, CpuFacts, FigureFacts, NeighbourReport, RowFacts, SetFacts, VerdictFacts,
@@ -38,7 +41,10 @@ pub(crate) fn neighbour(out: &mut impl Write, report: &NeighbourReport) -> io::R
     for verdict in &report.verdicts {
         writeln!(out, "{}", self::verdict(verdict))?;
     }
-    Ok(())
+    match &report.machine {
+        Some(machine) => self::machine(out, machine),
+        None => Ok(()),
+    }
 }
 
 fn head(out: &mut impl Write, cpus: &CpuFacts, background: &BackgroundFacts) -> io::Result<()> {
@@ -126,14 +132,22 @@ fn verdict(verdict: &VerdictFacts) -> String {
         _ => "do not help: the reads lose more",
     };
     format!(
-        "{set:<9} uncached stores {what}\n          {} against {}: {:.2} and {:.2} ms/GiB, {:+.1} and {:+.1} %, {:.1} and {:.1} GB/s",
+        "{set:<9} uncached stores {what}\n          {} against {}: {} and {} ms/GiB, {:+.1} and {:+.1} %, {:.1} and {:.1} GB/s",
         uncached.method,
         cached.method,
-        uncached.lost_ms_per_gib,
-        cached.lost_ms_per_gib,
+        lost(uncached.lost_ms_per_gib),
+        lost(cached.lost_ms_per_gib),
         uncached.slowdown_percent,
         cached.slowdown_percent,
         uncached.background_gbps,
         cached.background_gbps,
     )
+}
+
+/// Hundredths only where there are not thousands, which is noise.
+fn lost(ms: f64) -> String {
+    match ms.abs() < 100.0 {
+        true => format!("{ms:.2}"),
+        false => format!("{ms:.0}"),
+    }
 }

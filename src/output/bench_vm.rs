@@ -1,6 +1,7 @@
 //! The figures of `prezero bench vm` for people: a table for each size with the columns of the kernel
 //! series, and a few lines of what follows from them.
 
+mod chart;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -8,7 +9,9 @@ use std::io::{self, Write};
 
 use prezero_memory::ByteSize;
 
+pub(crate) use self::chart::chart;
 use super::figures::{Unique, plus_minus, table};
+use super::machine::machine;
 use crate::measure::clear::counted;
 use crate::report::bench_vm::{PinsFacts, RowFacts, TimeFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, EstimateRow};
@@ -49,8 +52,11 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
     if let Some(pins) = &report.pins {
         self::pins(out, pins)?;
     }
-    match &report.estimate {
-        Some(estimate) => self::estimate(out, estimate),
+    if let Some(estimate) = &report.estimate {
+        self::estimate(out, estimate)?;
+    }
+    match &report.machine {
+        Some(machine) => self::machine(out, machine),
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
 pub(crate) mod bench_vm;
 mod calibration;
-mod chart;
+pub(crate) mod chart;
 mod counters;
 pub(crate) mod csv;
 pub(crate) mod doctor;

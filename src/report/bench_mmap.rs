@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
+use super::machine::MachineFacts;
 use super::run::nanoseconds;
 use crate::measure::counters::Scope;
 use crate::measure::mmap::{Measured, Work};
@@ -14,6 +15,7 @@ pub(crate) struct MmapReport {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) host: Option<HostFacts>,
+    pub(crate) machine: Option<MachineFacts>,
     /// The CPU of each thread; `None` for one that is not pinned.
     pub(crate) cpus: Vec<Option<u32>>,
     pub(crate) rows: Vec<RowFacts>,
@@ -30,6 +32,7 @@ impl MmapReport {
             schema: "prezero/bench-mmap/1",
             version: env!("CARGO_PKG_VERSION"),
             host: None,
+            machine: None,
             cpus: Vec::new(),
             rows: Vec::new(),
             counters_unavailable: None,

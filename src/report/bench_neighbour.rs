@@ -5,6 +5,7 @@ use prezero_clear::{Method, Stores};
 use serde::Serialize;
 
 use super::facts::{ErrorFacts, HostFacts};
+use super::machine::MachineFacts;
 use super::run::nanoseconds;
 use crate::measure::neighbour::verdict::Verdict;
 use crate::measure::neighbour::{Chase, LINE, Measured, PIECE, Place, Sample};
@@ -15,6 +16,7 @@ pub(crate) struct NeighbourReport {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) host: Option<HostFacts>,
+    pub(crate) machine: Option<MachineFacts>,
     pub(crate) cpus: Option<CpuFacts>,
     pub(crate) background: Option<BackgroundFacts>,
     pub(crate) working_sets: Vec<SetFacts>,
@@ -32,6 +34,7 @@ impl NeighbourReport {
             schema: "prezero/bench-neighbour/1",
             version: env!("CARGO_PKG_VERSION"),
             host: None,
+            machine: None,
             cpus: None,
             background: None,
             working_sets: Vec::new(),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::estimate::EstimateFacts;
 use super::facts::{ErrorFacts, HostFacts};
+use super::machine::MachineFacts;
 use super::run::nanoseconds;
 use crate::measure::stats::{Ratio, Summary, median};
 use crate::measure::vm::pins::{PIECE, Pins};
@@ -15,6 +16,7 @@ pub(crate) struct VmReport {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) host: Option<HostFacts>,
+    pub(crate) machine: Option<MachineFacts>,
     /// The versions of other monitors that were measured.
     pub(crate) peers: Vec<PeerFacts>,
     /// Size by size; the first row of each size is the one that its others are compared with.
@@ -156,6 +158,7 @@ impl VmReport {
             schema: "prezero/bench-vm/1",
             version: env!("CARGO_PKG_VERSION"),
             host: None,
+            machine: None,
             peers: Vec::new(),
             rows: Vec::new(),
             pins: None,

@@ -2,6 +2,7 @@
 //! known are null. Nothing in it tells whose machine it is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use prezero_host::{Host, HugepagePool, PageSize};
 use serde::Serialize;
@@ -57,6 +58,19 @@ pub(crate) struct ThpFacts {
 }
 
 impl MachineFacts {
+    /// Of this machine, before a measurement.
+    pub(crate) fn here(host: &Host) -> Self {
+        Self::new(host, Machine::read(Path::new("/")))
+    }
+
+    /// A title, and below it where that was measured.
+    pub(crate) fn below(machine: Option<&Self>, title: String) -> String {
+        match machine {
+            Some(machine) => format!("{title}\n{}, Linux {}", machine.cpu, machine.kernel),
+            None => title,
+        }
+    }
+
     /// Before a measurement.
     pub(crate) fn new(host: &Host, machine: Machine) -> Self {
         Self {

@@ -76,6 +76,7 @@ fn hugepages_are_mapped_both_ways_and_given_back() {
         assert_eq!((&row["threads"], &row["loops"]), (&2.into(), &2.into()));
     }
     assert!(report["host"]["preempt"].is_string(), "{report:#}");
+    assert!(report["machine"]["load_after"].is_array(), "{report:#}");
     assert_eq!(list(&report, "cpus").len(), 2);
 }
 
@@ -99,16 +100,20 @@ fn the_options_and_the_last_line_are_perfs() {
 }
 
 #[test]
-fn the_csv_file_has_a_line_for_each_function() {
+fn the_files_have_each_function() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("mmap.csv");
     let csv = path.to_str().expect("UTF-8");
-    measured(&format!("-p 4K -s 4M -l 1 --csv {csv}"), 0);
+    let svg = dir.path().join("mmap.svg");
+    let files = format!("--csv {csv} --chart {}", svg.display());
+    measured(&format!("-p 4K -s 4M -l 1 {files}"), 0);
     let text = fs::read_to_string(&path).expect("it was written");
     let names: Vec<&str> = (text.lines().skip(1))
         .map(|line| line.split(',').next().unwrap_or_default())
         .collect();
     assert_eq!(names, ["demand", "populate"]);
+    let chart = fs::read_to_string(&svg).expect("it was drawn");
+    assert!(chart.contains("\ndemand\n") && chart.contains("\npopulate\n"));
 }
 
 #[test]

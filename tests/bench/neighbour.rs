@@ -134,19 +134,24 @@ fn the_only_cpu_has_both_and_a_warning() {
 }
 
 #[test]
-fn the_text_is_within_100_columns_and_the_csv_file_has_every_row() {
+fn the_text_is_within_100_columns_and_the_files_have_every_row() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("neighbour.csv");
     let csv = path.to_str().expect("UTF-8");
-    let args = format!("bench neighbour {ORDINARY} --working-set 4K --csv {csv}");
+    let svg = dir.path().join("neighbour.svg");
+    let files = format!("--csv {csv} --chart {}", svg.display());
+    let args = format!("bench neighbour {ORDINARY} --working-set 4K {files}");
     let ran = finish(prezero(&args)).exits_with(0);
     for line in ran.stdout.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
     assert!(ran.stdout.contains("this decides"), "{ran:#?}");
+    assert!(ran.stdout.contains("\nload      "), "{ran:#?}");
     let text = fs::read_to_string(&path).expect("it was written");
     let methods = Method::available().filter(|method| method.name() != "portable");
     assert_eq!(text.lines().count(), 2 + methods.count(), "{text}");
+    let chart = fs::read_to_string(&svg).expect("it was drawn");
+    assert!(chart.contains("\nalone\n") && chart.contains("\nworking set 4 KiB\n"));
 }
 
 #[test]

@@ -305,13 +305,14 @@ fn a_prediction_is_apart_from_what_was_measured() {
 }
 
 #[test]
-fn the_text_has_a_table_for_each_size_and_the_csv_file_a_line_for_each_row() {
+fn the_text_has_a_table_for_each_size_and_the_files_have_each_row() {
     let Some(pages) = pages() else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let csv = dir.path().join("vm.csv");
+    let (csv, svg) = (dir.path().join("vm.csv"), dir.path().join("vm.svg"));
     let args = format!(
-        "--memory 32M,64M --runs 2 --threads 1 --csv {}",
-        csv.display()
+        "--memory 32M,64M --runs 2 --threads 1 --csv {} --chart {}",
+        csv.display(),
+        svg.display()
     );
     let ran = finish(bench_vm(&args));
     if mounts_are_refused(&ran) {
@@ -319,7 +320,13 @@ fn the_text_has_a_table_for_each_size_and_the_csv_file_a_line_for_each_row() {
     }
     let ran = ran.exits_with(0);
     pages.assert_clean();
-    for part in ["32 MiB ", "64 MiB ", "fresh, 1w", "Milan 8.05 → 29.94"] {
+    for part in [
+        "32 MiB ",
+        "64 MiB ",
+        "fresh, 1w",
+        "Milan 8.05 → 29.94",
+        "\nload      ",
+    ] {
         assert!(ran.stdout.contains(part), "{part}: {ran:#?}");
     }
     let rows = ran
@@ -329,4 +336,8 @@ fn the_text_has_a_table_for_each_size_and_the_csv_file_a_line_for_each_row() {
         .count();
     let text = fs::read_to_string(csv).expect("it was written");
     assert_eq!(text.lines().count(), rows + 1, "{text}");
+    let chart = fs::read_to_string(svg).expect("it was drawn");
+    for part in ["32 MiB", "64 MiB", "recycled, clean, 1w"] {
+        assert!(chart.contains(&format!("\n{part}\n")), "{part}: {chart}");
+    }
 }

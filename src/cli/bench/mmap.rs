@@ -61,6 +61,10 @@ pub(crate) struct BenchMmapArgs {
     /// Write the rows to FILE, too, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+
+    /// Draw the rows in FILE, too, as SVG: GB/s of each function.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) chart: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -72,4 +72,8 @@ pub(crate) struct BenchNeighbourArgs {
     /// Write the rows to FILE, too, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+
+    /// Draw the rows in FILE, too, as SVG: the time of a read, alone and next to each method.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) chart: Option<PathBuf>,
 }

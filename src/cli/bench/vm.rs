@@ -79,6 +79,10 @@ pub(crate) struct BenchVmArgs {
     /// Write the rows to FILE, too, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+
+    /// Draw the rows in FILE, too, as SVG: creation times of all ways.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) chart: Option<PathBuf>,
 }
 
 /// Another monitor, and where it is, if that was said.

@@ -1,20 +1,18 @@
 //! `prezero bench clear`: how fast this host clears memory, and how.
 
-use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
 
 use super::choice::{self, Baseline};
-use super::result_file::ResultFile;
+use super::result_file::ResultFiles;
 
 use crate::cli::BenchClearArgs;
 use crate::commands::request::resolved;
 use crate::failure::Failure;
 use crate::measure::clear::{self, Measured, Memory, crossing, fence};
-use crate::measure::machine::{Machine, Watch};
+use crate::measure::machine::Watch;
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::output::progress::Bars;
@@ -43,21 +41,11 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let baseline = Baseline::new(args.baseline.as_deref())?;
     baseline.among(&clear::rows(&methods, &chunks, &[1]))?.ok();
     let spec = spec(&args.memory, args.page)?;
-    let csv = args.csv.as_deref();
-    let csv = csv
-        .map(|path| ResultFile::open("--csv", path))
-        .transpose()?;
-    let chart = args.chart.as_deref();
-    let chart = chart
-        .map(|path| ResultFile::open("--chart", path))
-        .transpose()?;
-    if let (Some(csv), Some(chart)) = (&csv, &chart) {
-        csv.differs_from(chart)?;
-    }
+    let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
 
     let host = Host::probe();
     report.host = Some((&host).into());
-    report.machine = Some(MachineFacts::new(&host, Machine::read(Path::new("/"))));
+    report.machine = Some(MachineFacts::here(&host));
     warn(report, left_out);
     warn(report, warning::of_machine(&host));
     let control = Control {
@@ -74,7 +62,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let threads = threads(&memory, &asked, report);
     warn(report, of_memory(&memory, &chunks, &threads));
 
-    let watch = Watch::start(Path::new("/"), host.allowed_cpus.len());
+    let watch = Watch::here(&host);
     let rows = clear::rows(&methods, &chunks, &threads);
     let runs = args.runs.get();
     let bars = Bars::new(
@@ -96,9 +84,10 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
             .map(Into::into);
     }
     let watched = watch.end();
-    if let Some(machine) = &mut report.machine {
-        machine.set_load_after(watched.load);
-    }
+    report
+        .machine
+        .iter_mut()
+        .for_each(|machine| machine.set_load_after(watched.load));
     warn(report, watched.warnings);
     let baseline = match baseline.among(&rows)? {
         Ok(row) => Some(row),
@@ -116,14 +105,10 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     );
     report.populate_gbps = Some(memory.populate_gbps());
     warn(report, of_rows(&measured, &memory));
-    if let Some(csv) = csv {
-        csv.write(|file| output::csv::clear(file, &report.rows))?;
-    }
-    let Some(chart) = chart else {
-        return Ok(());
-    };
-    let drawn = output::bench_clear::chart(report).map_err(io::Error::other);
-    chart.write(|file| file.write_all(drawn?.as_bytes()))
+    files.write(
+        |file| output::csv::clear(file, &report.rows),
+        || output::bench_clear::chart(report),
+    )
 }
 
 fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {

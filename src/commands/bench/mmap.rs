@@ -5,16 +5,18 @@ use std::process::ExitCode;
 use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class};
 
-use super::result_file::ResultFile;
+use super::result_file::ResultFiles;
 use crate::cli::{BenchMmapArgs, MmapFunction};
 use crate::failure::Failure;
 use crate::measure::cpus;
+use crate::measure::machine::Watch;
 use crate::measure::mmap::{self, Function, Measured, Work};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::output::progress::Bars;
 use crate::report::bench_mmap::{MmapReport, RowFacts};
 use crate::report::facts::ErrorFacts;
+use crate::report::machine::MachineFacts;
 use crate::stop;
 
 /// Runs the command and prints its report.
@@ -33,12 +35,10 @@ pub(crate) fn main(args: &BenchMmapArgs) -> ExitCode {
 fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result<(), Failure> {
     // What cannot be is refused before anything is measured.
     let (page, bytes) = pages(args.page, args.size)?;
-    let csv = args.csv.as_deref();
-    let csv = csv
-        .map(|path| ResultFile::open("--csv", path))
-        .transpose()?;
+    let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
     let host = Host::probe();
     report.host = Some((&host).into());
+    report.machine = Some(MachineFacts::here(&host));
     let work = Work {
         page,
         bytes,
@@ -63,9 +63,16 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
     let passes = functions.len() as u64 * (loops as u64 + 1);
     let total = work.all_bytes().saturating_mul(passes);
     let bars = Bars::new("mmap", &[(None, total)]);
+    let watch = Watch::here(&host);
     let outcome = mmap::measure(&work, functions, loops, &|done| bars.set(0, done));
     bars.finish();
     let outcome = outcome?;
+    let watched = watch.end();
+    report
+        .machine
+        .iter_mut()
+        .for_each(|machine| machine.set_load_after(watched.load));
+    warn(report, watched.warnings);
     report.rows = (outcome.measured.iter())
         .map(|measured| RowFacts::of(measured, &work))
         .collect();
@@ -75,9 +82,10 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
         warn(report, [Warning::Loose { workers }]);
     }
     warn(report, warning::of_samples(&samples(&outcome.measured)));
-    csv.map_or(Ok(()), |csv| {
-        csv.write(|file| output::csv::mmap(file, &report.rows))
-    })
+    files.write(
+        |file| output::csv::mmap(file, &report.rows),
+        || output::bench_mmap::chart(report),
+    )
 }
 
 fn warn(report: &mut MmapReport, warnings: impl IntoIterator<Item = Warning>) {

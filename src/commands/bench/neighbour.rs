@@ -8,10 +8,11 @@ use prezero_memory::{ByteSize, Cancel, Class, Control, MemorySpec, NodeChoice, P
 
 use super::choice;
 use super::clear::spec;
-use super::result_file::ResultFile;
+use super::result_file::ResultFiles;
 use crate::cli::BenchNeighbourArgs;
 use crate::failure::Failure;
 use crate::measure::clear::{By, Memory};
+use crate::measure::machine::Watch;
 use crate::measure::neighbour::verdict::Verdict;
 use crate::measure::neighbour::{self, Chase, How, Measured, Place, Sharing};
 use crate::measure::warning::{self, Warning};
@@ -19,6 +20,7 @@ use crate::output;
 use crate::output::progress::Bars;
 use crate::report::bench_neighbour::{BackgroundFacts, NeighbourReport, RowFacts, VerdictFacts};
 use crate::report::facts::ErrorFacts;
+use crate::report::machine::MachineFacts;
 use crate::stop;
 
 /// Below this a pass says little.
@@ -46,12 +48,10 @@ fn run(
     let (methods, left_out) = methods(&args.method)?;
     let sizes = sizes(&args.working_set)?;
     let mut spec = spec(&args.memory, None)?;
-    let csv = args.csv.as_deref();
-    let csv = csv
-        .map(|path| ResultFile::open("--csv", path))
-        .transpose()?;
+    let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
     let host = Host::probe();
     report.host = Some((&host).into());
+    report.machine = Some(MachineFacts::here(&host));
     let place = place(&host, args)?;
     check_memory(&host, &sizes)?;
     near(&host, &place, &mut spec);
@@ -88,9 +88,16 @@ fn run(
         cancel,
     };
     let progress = |passes: u64| bars.set(0, passes.saturating_mul(bytes));
+    let watch = Watch::here(&host);
     let outcome = neighbour::measure(&mut memory, &mut sets, &rows, runs, how, &progress);
     bars.finish();
     let outcome = outcome?;
+    let watched = watch.end();
+    report
+        .machine
+        .iter_mut()
+        .for_each(|machine| machine.set_load_after(watched.load));
+    warn(report, watched.warnings);
     let measured = &outcome.measured;
     report.rows = (measured.iter())
         .map(|row| RowFacts::of(row, sizes[row.row.set]))
@@ -100,9 +107,10 @@ fn run(
         .map(|verdict| VerdictFacts::of(&verdict, sizes[verdict.set]))
         .collect();
     warn(report, of_rows(measured, &sizes, outcome.loose));
-    csv.map_or(Ok(()), |csv| {
-        csv.write(|file| output::csv::neighbour(file, &report.rows))
-    })
+    files.write(
+        |file| output::csv::neighbour(file, &report.rows),
+        || output::bench_neighbour::chart(report),
+    )
 }
 
 fn warn(report: &mut NeighbourReport, warnings: impl IntoIterator<Item = Warning>) {

@@ -1,17 +1,54 @@
 //! The files of `--csv` and `--chart`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use prezero_memory::Class;
 
 use crate::failure::Failure;
+use crate::output::chart::ChartError;
+
+/// Both of them, as far as they were asked for.
+pub(super) struct ResultFiles<'a> {
+    csv: Option<ResultFile<'a>>,
+    chart: Option<ResultFile<'a>>,
+}
+
+impl<'a> ResultFiles<'a> {
+    pub(super) fn open(csv: Option<&'a Path>, chart: Option<&'a Path>) -> Result<Self, Failure> {
+        let csv = csv
+            .map(|path| ResultFile::open("--csv", path))
+            .transpose()?;
+        let chart = chart
+            .map(|path| ResultFile::open("--chart", path))
+            .transpose()?;
+        if let (Some(csv), Some(chart)) = (&csv, &chart) {
+            csv.differs_from(chart)?;
+        }
+        Ok(Self { csv, chart })
+    }
+
+    pub(super) fn write(
+        self,
+        csv: impl FnOnce(&mut File) -> csv::Result<()>,
+        chart: impl FnOnce() -> Result<String, ChartError>,
+    ) -> Result<(), Failure> {
+        if let Some(file) = self.csv {
+            file.write(csv)?;
+        }
+        let Some(file) = self.chart else {
+            return Ok(());
+        };
+        let drawn = chart().map_err(io::Error::other);
+        file.write(|file| file.write_all(drawn?.as_bytes()))
+    }
+}
 
 /// A file that is opened before minutes are spent on what goes into it. What is in it stays until then,
 /// and a new one is gone again where nothing came of it.
-pub(super) struct ResultFile<'a> {
+struct ResultFile<'a> {
     option: &'static str,
     path: &'a Path,
     file: File,
@@ -21,7 +58,7 @@ pub(super) struct ResultFile<'a> {
 
 impl<'a> ResultFile<'a> {
     /// `option` is the one that named it.
-    pub(super) fn open(option: &'static str, path: &'a Path) -> Result<Self, Failure> {
+    fn open(option: &'static str, path: &'a Path) -> Result<Self, Failure> {
         // Opening one waits for a reader, and cannot be interrupted.
         if fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo()) {
             return Err(Failure {
@@ -58,7 +95,7 @@ impl<'a> ResultFile<'a> {
     }
 
     /// Two results in one file would be neither.
-    pub(super) fn differs_from(&self, other: &Self) -> Result<(), Failure> {
+    fn differs_from(&self, other: &Self) -> Result<(), Failure> {
         let id = |of: &Self| {
             let data = of.file.metadata().ok().filter(fs::Metadata::is_file)?;
             Some((data.dev(), data.ino()))
@@ -75,7 +112,7 @@ impl<'a> ResultFile<'a> {
     }
 
     /// Puts the result in place of what was in the file.
-    pub(super) fn write<E: Into<io::Error>>(
+    fn write<E: Into<io::Error>>(
         mut self,
         write: impl FnOnce(&mut File) -> Result<(), E>,
     ) -> Result<(), Failure> {

@@ -9,10 +9,11 @@ use prezero_host::{Host, PageSize};
 use prezero_memory::{ByteSize, Cancel, Class, Plan, plan};
 use prezero_vmm::Kvm;
 
-use super::result_file::ResultFile;
+use super::result_file::ResultFiles;
 use crate::cli::{BenchVmArgs, PeerArg};
 use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
+use crate::measure::machine::Watch;
 use crate::measure::vm::pins;
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
@@ -21,6 +22,7 @@ use crate::output::progress::Bars;
 use crate::report::bench_vm::{PinsFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, MeasuredRow, too_few};
 use crate::report::facts::ErrorFacts;
+use crate::report::machine::MachineFacts;
 use crate::stop;
 
 /// Runs the command and prints its report.
@@ -41,6 +43,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     let sizes = sizes(args)?;
     let host = Host::probe();
     report.host = Some((&host).into());
+    report.machine = Some(MachineFacts::here(&host));
     let page = page(args, &sizes, &host)?;
     for bytes in &sizes {
         whole_pages("--memory", *bytes, page)?;
@@ -48,10 +51,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
     let largest = sizes.last().copied().unwrap_or_default();
     let planned = planned(args.threads.map(Into::into), largest, page, &host)?;
-    let csv = args.csv.as_deref();
-    let csv = csv
-        .map(|path| ResultFile::open("--csv", path))
-        .transpose()?;
+    let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
     let place = Place::make(args.pool.as_deref(), page)?;
 
     warn(report, warning::of_machine(&host));
@@ -75,9 +75,16 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     }
     let (rows, runs) = (ways.rows(), args.runs.get());
     let bars = Bars::new("make machines", &[(None, vm::work(&rows, runs))]);
+    let watch = Watch::here(&host);
     let measured = bench.measure(&rows, runs, &|done| bars.set(0, done));
     bars.finish();
     let outcome = measured?;
+    let watched = watch.end();
+    report
+        .machine
+        .iter_mut()
+        .for_each(|machine| machine.set_load_after(watched.load));
+    warn(report, watched.warnings);
     for left_out in outcome.notes {
         note(report, left_out);
     }
@@ -93,9 +100,10 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
         report.estimate = Some(EstimateFacts::new(&rows, page.bytes(), bytes)?);
     }
-    csv.map_or(Ok(()), |csv| {
-        csv.write(|file| output::csv::vm(file, &report.rows))
-    })
+    files.write(
+        |file| output::csv::vm(file, &report.rows),
+        || output::bench_vm::chart(report),
+    )
 }
 
 /// The sizes, each once, the smallest first.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use prezero_host::CpuThrottling;
+use prezero_host::{CpuThrottling, Host};
 
 use super::load::{CpuTime, Load, own_ticks};
 use crate::measure::warning::Warning;
@@ -55,9 +55,14 @@ pub(crate) struct Watched {
 }
 
 impl Watch {
+    /// Begins to watch this machine.
+    pub(crate) fn here(host: &Host) -> Self {
+        Self::start(Path::new("/"), host.allowed_cpus.len())
+    }
+
     /// Begins to watch the machine whose `/proc` and `/sys` are in `root`, which has so many CPUs. What
     /// is measured comes between this and [`end`](Self::end), and as little else as can be.
-    pub(crate) fn start(root: &Path, cpus: usize) -> Self {
+    fn start(root: &Path, cpus: usize) -> Self {
         Self {
             root: root.to_owned(),
             cpus,

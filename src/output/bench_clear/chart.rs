@@ -6,6 +6,7 @@ use crate::measure::clear::thread_count;
 use crate::output::chart::{Axis, Bar, ChartError, Group, Line, bars, lines};
 use crate::output::figures::Unique;
 use crate::report::bench_clear::{ClearReport, RowFacts};
+use crate::report::machine::MachineFacts;
 
 /// What suits the rows.
 pub(crate) fn chart(report: &ClearReport) -> Result<String, ChartError> {
@@ -43,7 +44,11 @@ fn methods(report: &ClearReport, first: &RowFacts) -> Result<String, ChartError>
         title: "GB/s (10⁹ bytes), more is better",
         figure: |figure| format!("{figure:.1}"),
     };
-    bars(&title(report, what), axis, &groups)
+    bars(
+        &MachineFacts::below(report.machine.as_ref(), what),
+        axis,
+        &groups,
+    )
 }
 
 /// A line for each method with the fewest and with the most threads: more of them could not be told
@@ -86,20 +91,18 @@ fn over_chunks(report: &ClearReport, first: &RowFacts) -> Result<String, ChartEr
         title: "GB/s (10⁹ bytes)",
         figure: |figure| figure.to_string(),
     };
-    lines(&title(report, what(first)), x_axis, y_axis, &drawn, mark)
+    lines(
+        &MachineFacts::below(report.machine.as_ref(), what(first)),
+        x_axis,
+        y_axis,
+        &drawn,
+        mark,
+    )
 }
 
 fn what(row: &RowFacts) -> String {
     let pages = super::pages(row.page_size);
     format!("Clearing {} on {pages}", ByteSize(row.bytes))
-}
-
-/// What was measured, and where.
-fn title(report: &ClearReport, what: String) -> String {
-    match &report.machine {
-        Some(machine) => format!("{what}\n{}, Linux {}", machine.cpu, machine.kernel),
-        None => what,
-    }
 }
 
 #[allow(clippy::cast_precision_loss)] // a place on an axis
