@@ -2,23 +2,27 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use kvm_bindings::{kvm_regs, kvm_sregs};
+use kvm_bindings::{CpuId, kvm_regs, kvm_sregs};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::error::GuestError;
 use crate::sys;
+use crate::threads::VcpuThread;
 use crate::vm::Vm;
 
-/// What a vCPU starts with.
-#[derive(Clone, Debug)]
-pub(crate) struct VcpuStart {
+/// The registers a vCPU starts with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
     pub(crate) regs: kvm_regs,
     /// Changes KVM's own reset state, which has fields that nobody else should choose.
     pub(crate) set_sregs: fn(&mut kvm_sregs, cr3: u64),
     pub(crate) cr3: u64,
 }
+
+/// What becomes of an exit: the guest goes on, or the loop ends with a value, or with what was wrong about the exit.
+pub(crate) type Handled<T> = ControlFlow<Result<T, String>>;
 
 /// A vCPU that belongs to the thread that created it.
 #[derive(Debug)]
@@ -27,36 +31,35 @@ pub(crate) struct Vcpu {
     fd: VcpuFd,
 }
 
+/// Puts an ioctl's name and the vCPU's number to KVM's answer.
+pub(crate) fn failed(name: &'static str, cpu: u32) -> impl Fn(kvm_ioctls::Error) -> GuestError {
+    move |e| GuestError::Ioctl {
+        name,
+        cpu,
+        source: e.into(),
+    }
+}
+
 impl Vcpu {
-    /// Creates vCPU number `cpu` of `vm` and gives it its first state. `run_mask` is the signal mask of KVM_RUN.
+    /// Creates the vCPU of a thread, which KVM knows by its APIC id `id`.
     pub(crate) fn create(
         vm: &Vm,
-        cpu: u32,
-        start: &VcpuStart,
-        run_mask: u64,
+        thread: &VcpuThread<'_>,
+        id: u32,
+        cpuid: &CpuId,
     ) -> Result<Vcpu, GuestError> {
+        let cpu = thread.cpu;
         let fd = vm
             .fd()
-            .create_vcpu(cpu.into())
+            .create_vcpu(id.into())
             .map_err(|e| GuestError::CreateVcpu {
                 cpu,
                 source: e.into(),
             })?;
-        let failed = |name| {
-            move |e: kvm_ioctls::Error| GuestError::Ioctl {
-                name,
-                cpu,
-                source: e.into(),
-            }
-        };
         // Before the registers: KVM checks them against what this says of long mode and of the address width.
-        fd.set_cpuid2(vm.cpuid())
-            .map_err(failed("KVM_SET_CPUID2"))?;
-        let mut sregs = fd.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
-        (start.set_sregs)(&mut sregs, start.cr3);
-        fd.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
-        fd.set_regs(&start.regs).map_err(failed("KVM_SET_REGS"))?;
-        sys::set_run_mask(&fd, run_mask).map_err(|source| GuestError::Ioctl {
+        fd.set_cpuid2(cpuid)
+            .map_err(failed("KVM_SET_CPUID2", cpu))?;
+        sys::set_run_mask(&fd, thread.run_mask).map_err(|source| GuestError::Ioctl {
             name: "KVM_SET_SIGNAL_MASK",
             cpu,
             source,
@@ -64,29 +67,38 @@ impl Vcpu {
         Ok(Vcpu { cpu, fd })
     }
 
-    /// Runs the guest, hands every 32-bit port write to `on_port`, and returns when that breaks the loop.
+    /// Gives it its first state.
+    pub(crate) fn set_registers(&self, registers: &Registers) -> Result<(), GuestError> {
+        let failed = |name| failed(name, self.cpu);
+        let mut sregs = self.fd.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
+        (registers.set_sregs)(&mut sregs, registers.cr3);
+        self.fd.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
+        self.fd
+            .set_regs(&registers.regs)
+            .map_err(failed("KVM_SET_REGS"))
+    }
+
+    pub(crate) fn fd(&self) -> &VcpuFd {
+        &self.fd
+    }
+
+    /// Runs the guest, hands every exit that is the guest's doing to `handle`, and returns when that breaks the loop.
     ///
     /// # Errors
     ///
-    /// [`GuestError::Cancelled`] once `stop` is set and a kick has ended KVM_RUN; any exit but a 32-bit port write.
+    /// [`GuestError::Cancelled`] once the thread is to stop and a kick has ended KVM_RUN; a triple fault; whatever KVM
+    /// cannot run on from; an exit that `handle` complains of.
     pub(crate) fn run<T>(
         &mut self,
-        stop: &AtomicBool,
-        mut on_port: impl FnMut(u16, u32) -> ControlFlow<T>,
+        thread: &VcpuThread<'_>,
+        mut handle: impl FnMut(VcpuExit<'_>) -> Handled<T>,
     ) -> Result<T, GuestError> {
         let cpu = self.cpu;
         loop {
-            if stop.load(Ordering::SeqCst) {
+            if thread.stop.load(Ordering::SeqCst) {
                 return Err(GuestError::Cancelled);
             }
             let unexpected = match self.fd.run() {
-                Ok(VcpuExit::IoOut(port, data)) => match <[u8; 4]>::try_from(data) {
-                    Ok(data) => match on_port(port, u32::from_le_bytes(data)) {
-                        ControlFlow::Continue(()) => continue,
-                        ControlFlow::Break(value) => return Ok(value),
-                    },
-                    Err(_) => format!("write of {} bytes to port {port:#x}", data.len()),
-                },
                 Ok(VcpuExit::Intr) => continue,
                 Ok(VcpuExit::Shutdown) => return Err(GuestError::Shutdown { cpu }),
                 Ok(VcpuExit::FailEntry(reason, _)) => {
@@ -100,25 +112,18 @@ impl Vcpu {
                         rip: self.position().0,
                     });
                 }
-                Ok(VcpuExit::MmioRead(gpa, data)) => {
-                    format!(
-                        "read of {} bytes at guest address {gpa:#x}, where there is no memory",
-                        data.len()
-                    )
-                }
-                Ok(VcpuExit::MmioWrite(gpa, data)) => {
-                    format!(
-                        "write of {} bytes at guest address {gpa:#x}, where there is no memory",
-                        data.len()
-                    )
-                }
-                Ok(exit) => format!("{exit:?}"),
+                Ok(exit) => match handle(exit) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(Ok(value)) => return Ok(value),
+                    ControlFlow::Break(Err(complaint)) => complaint,
+                },
                 // A kick whose `stop` is checked above, or a signal that is the embedding program's business.
                 Err(e) if e.errno() == libc::EINTR => {
                     // A kick that somebody else sent would stay pending and end every KVM_RUN from here on.
                     sys::take_kick();
                     continue;
                 }
+                // Also of a vCPU that was waiting for its start-up signal.
                 Err(e) if e.errno() == libc::EAGAIN => continue,
                 Err(e) => {
                     let (rip, near) = self.position();

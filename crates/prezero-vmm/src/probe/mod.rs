@@ -26,7 +26,9 @@ mod request;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod vcpu;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vm_memory::{Bytes, GuestAddress, GuestMemory};
@@ -38,11 +40,12 @@ use crate::error::GuestError;
 use crate::kvm::KvmFacts;
 use crate::slots::PAGE;
 use crate::sys;
-use crate::threads::{Lifetime, VcpuThreads};
-use crate::vcpu::VcpuStart;
+use crate::threads::VcpuThreads;
+use crate::vcpu::Registers;
 use crate::vm::Vm;
 use mailbox::{FIRST, MAILBOX_BYTES, NONZERO, Piece, SCANNED};
 use tables::Tables;
+use vcpu::{Lifetime, Pulse};
 
 /// Where the probe's memory slot begins: between 3 GiB and 4 GiB, where devices are and RAM never is.
 pub const PROBE_GPA: u64 = 0xd000_0000;
@@ -196,18 +199,22 @@ impl Probe {
                 return Err(GuestError::NotRegistered { gpa, len });
             }
         }
-        let starts = self.mailboxes().map(|(_, mailbox, _)| VcpuStart {
+        let starts = self.mailboxes().map(|(_, mailbox, _)| Registers {
             regs: registers::regs(CODE_GPA, mailbox),
             set_sregs: registers::set_sregs,
             cr3: self.cr3,
         });
-        let threads = VcpuThreads::start(vm, starts.collect())?;
-        let lifetime = monitor::watch(
-            &threads,
-            self.assigned.len(),
-            self.assigned.iter().sum(),
-            control,
-        );
+        let starts: Vec<Registers> = starts.collect();
+        let pulses: Arc<[Pulse]> = starts.iter().map(|_| Pulse::default()).collect();
+        let threads = {
+            let (vm, pulses) = (vm.clone(), Arc::clone(&pulses));
+            let cpus = u32::try_from(starts.len()).unwrap_or(u32::MAX);
+            VcpuThreads::start(cpus, move |thread| {
+                let cpu = thread.cpu as usize;
+                vcpu::run(&vm, thread, &starts[cpu], &pulses[cpu])
+            })?
+        };
+        let lifetime = monitor::watch(&threads, &pulses, self.assigned.iter().sum(), control);
         // Joins the threads, so that nothing writes to the mailboxes any more.
         drop(threads);
         self.read_report(mem, lifetime?)

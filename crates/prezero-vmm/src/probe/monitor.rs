@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::vcpu::{Lifetime, Pulse};
 use crate::error::GuestError;
-use crate::threads::{Lifetime, VcpuThreads};
+use crate::threads::VcpuThreads;
 
 /// How often the monitor looks up; a vCPU that ends wakes it at once.
 const TICK: Duration = Duration::from_millis(20);
@@ -44,17 +45,17 @@ struct Quiet {
     ended: bool,
 }
 
-/// Waits until all `cpus` vCPUs have ended well, and returns when the first spoke and the last finished. `total` is
+/// Waits until all vCPUs have ended well, and returns when the first spoke and the last finished. `total` is
 /// in bytes.
 pub(super) fn watch(
-    threads: &VcpuThreads,
-    cpus: usize,
+    threads: &VcpuThreads<Lifetime>,
+    pulses: &[Pulse],
     total: u64,
     control: &ProbeControl<'_>,
 ) -> Result<Lifetime, GuestError> {
     let mut all: Option<Lifetime> = None;
-    let mut quiet = vec![Quiet::default(); cpus];
-    let mut running = cpus;
+    let mut quiet = vec![Quiet::default(); pulses.len()];
+    let mut running = pulses.len();
     let mut reported = 0;
     let mut last = Instant::now();
     loop {
@@ -67,7 +68,7 @@ pub(super) fn watch(
             quiet[cpu as usize].ended = true;
             running -= 1;
         }
-        let scanned = threads.scanned();
+        let scanned = pulses.iter().map(Pulse::scanned).sum();
         if let Some(on_progress) = control.on_progress.filter(|_| scanned != reported) {
             on_progress(scanned);
             reported = scanned;
@@ -85,7 +86,9 @@ pub(super) fn watch(
         // A longer step means that this thread was stopped or starved, and the vCPUs perhaps with it.
         let step = (now - last).min(2 * TICK);
         last = now;
-        for (cpu, (quiet, beats)) in (0..).zip(quiet.iter_mut().zip(threads.beats())) {
+        for (cpu, (quiet, beats)) in
+            (0..).zip(quiet.iter_mut().zip(pulses.iter().map(Pulse::beats)))
+        {
             if quiet.beats != beats {
                 quiet.beats = beats;
                 quiet.time = Duration::ZERO;
