@@ -54,13 +54,15 @@ pub fn plan(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     let ranges = space.place(&wanted)?;
 
     let mut slots = Vec::new();
-    for ((zone, choice), ranges) in request.zones.iter().zip(&choices).zip(ranges) {
+    for (n, ((zone, choice), ranges)) in request.zones.iter().zip(&choices).zip(ranges).enumerate()
+    {
         let mut supply = Supply::new(choice);
         for (gpa, len) in ranges {
             slots.push(SlotPlan {
                 slot: request
                     .first_slot
                     .saturating_add(u32::try_from(slots.len()).unwrap_or(u32::MAX)),
+                zone: n,
                 gpa,
                 len,
                 align: choice.page.max(PageSize::HUGE_2M),

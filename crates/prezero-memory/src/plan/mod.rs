@@ -156,6 +156,7 @@ impl Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotPlan {
     slot: u32,
+    zone: usize,
     gpa: u64,
     len: u64,
     align: PageSize,
@@ -168,6 +169,12 @@ impl SlotPlan {
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// The zone it is part of, as its place in [`Request::zones`].
+    #[must_use]
+    pub fn zone(&self) -> usize {
+        self.zone
     }
 
     /// First guest-physical address.
@@ -315,6 +322,7 @@ impl Plan {
             clear: ClearExtents::Dirty,
             slots: vec![SlotPlan {
                 slot,
+                zone: 0,
                 gpa,
                 len: bytes,
                 align: page,
