@@ -6,7 +6,7 @@ use prezero_memory::Class;
 use thiserror::Error;
 use vm_memory::GuestMemoryError;
 
-/// Why the probe guest could not be started, or did not end as it should. vCPUs are counted from 0.
+/// Why a guest could not be started, or did not end as it should. vCPUs are counted from 0.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GuestError {
@@ -155,6 +155,19 @@ pub enum GuestError {
         /// The hardware's reason.
         reason: u64,
     },
+    /// A Linux guest was to run that nothing has been loaded for.
+    #[error("The guest has not been loaded")]
+    NotLoaded,
+    /// An eventfd or its interrupt could not be made.
+    #[error("The serial port's interrupt cannot be made")]
+    Device {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The deadline passed while a Linux guest ran.
+    #[error("The deadline passed while the guest ran")]
+    LinuxDeadline,
     /// A vCPU wrote to no port for the whole time that was allowed.
     #[error("vCPU {cpu} gave no sign of life for {seconds:.1} s")]
     Silent {
@@ -199,11 +212,14 @@ impl GuestError {
     /// What kind of error it is.
     pub fn class(&self) -> Class {
         match self {
-            GuestError::Cancelled | GuestError::Deadline { .. } => Class::Stopped,
+            GuestError::Cancelled | GuestError::Deadline { .. } | GuestError::LinuxDeadline => {
+                Class::Stopped
+            }
             GuestError::VcpuCount { .. }
             | GuestError::RamTooHigh { .. }
             | GuestError::ProbeTooLarge { .. } => Class::Usage,
             GuestError::Thread { source, .. }
+            | GuestError::Device { source }
             | GuestError::CreateVcpu { source, .. }
             | GuestError::Ioctl { source, .. } => match is_shortage(source) {
                 true => Class::Shortage,
@@ -213,6 +229,7 @@ impl GuestError {
             | GuestError::RamOverlap { .. }
             | GuestError::NotRegistered { .. }
             | GuestError::Memory { .. }
+            | GuestError::NotLoaded
             | GuestError::Panicked { .. } => Class::Internal,
             _ => Class::Guest,
         }

@@ -82,6 +82,9 @@ pub enum KvmError {
     /// `KVM_SET_TSS_ADDR` failed.
     #[error("KVM refused {TSS_ADDRESS:#x} for its real-mode pages")]
     TssAddress(#[source] io::Error),
+    /// `KVM_CREATE_IRQCHIP` or `KVM_CREATE_PIT2` failed.
+    #[error("KVM cannot create the interrupt controllers and the timer of a Linux guest")]
+    IrqChip(#[source] io::Error),
 }
 
 fn describe(version: i32) -> String {

@@ -1,8 +1,8 @@
 //! A minimal KVM virtual machine monitor for memory that prezero has prepared.
 //!
 //! It opens `/dev/kvm` ([`Kvm`]), creates a virtual machine ([`Vm`]), registers memory given as plain addresses
-//! ([`SlotRange`]), and runs one guest: the [`probe`], which says that it is alive and, when asked, reads every byte of
-//! its RAM and reports the first one that is not zero.
+//! ([`SlotRange`]), and runs a guest: the [`probe`], which says that it is alive and, when asked, reads every byte of
+//! its RAM and reports the first one that is not zero; or [`linux`], a kernel on a machine without disks.
 //!
 //! | module | subject |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `vcpu` | one vCPU: its descriptor, its run loop |
 //! | `threads` | one thread per vCPU, and how to get it out of the guest |
 //! | [`probe`] | the guest itself: code, page tables, mailboxes, and the monitor that watches it |
+//! | [`linux`] | Linux guests: kernel images, ACPI tables, a serial port, and how such a guest ends |
 //! | `error` | why a guest failed |
 //! | `sys` | every system call that Rust cannot check |
 //!
@@ -51,6 +52,7 @@
 
 mod error;
 mod kvm;
+pub mod linux;
 pub mod probe;
 mod slots;
 #[allow(unsafe_code)]
@@ -61,6 +63,10 @@ mod vm;
 
 pub use error::GuestError;
 pub use kvm::{Kvm, KvmError, KvmFacts};
+pub use linux::{
+    BootError, BootProtocol, GuestNode, Initramfs, Input, Kernel, Linux, LinuxControl, LinuxEnd,
+    LinuxReport, LinuxRequest, LinuxRun,
+};
 pub use prezero_memory::SlotRange;
 pub use probe::{PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest};
 pub use slots::SlotError;

@@ -2,15 +2,17 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use kvm_bindings::{KVMIO, kvm_signal_mask, kvm_userspace_memory_region};
 use kvm_ioctls::{VcpuFd, VmFd};
 use vmm_sys_util::ioctl::ioctl_with_ref;
 
-use prezero_memory::SlotRange;
+use prezero_memory::{IdSet, SlotRange};
 
 vmm_sys_util::ioctl_iow_nr!(KVM_SET_SIGNAL_MASK, KVMIO, 0x8b, kvm_signal_mask);
 
@@ -116,6 +118,66 @@ pub(crate) fn kick<T>(thread: &JoinHandle<T>) {
 pub(crate) fn internal_error(vcpu: &mut VcpuFd) -> u32 {
     // SAFETY: every member of the union is plain data, and KVM filled this one for the exit that the caller has seen.
     unsafe { vcpu.get_kvm_run().__bindgen_anon_1.internal.suberror }
+}
+
+/// The kernel takes and gives CPU masks of at most so many bits (CONFIG_NR_CPUS).
+const CPU_WORDS: usize = 128;
+const WORD_BITS: usize = 64;
+
+/// sched_setaffinity(2): the calling thread runs on these CPUs only.
+pub(crate) fn run_on(cpus: &IdSet) -> io::Result<()> {
+    let mut mask = [0_u64; CPU_WORDS];
+    for cpu in cpus.iter().map(|cpu| cpu as usize) {
+        let word = mask.get_mut(cpu / WORD_BITS);
+        *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % WORD_BITS);
+    }
+    // SAFETY: the mask is live and of the size that is given.
+    match unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            size_of_val(&mask),
+            mask.as_ptr(),
+        )
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// sched_getaffinity(2): the CPUs that the calling thread may run on.
+pub(crate) fn affinity() -> io::Result<IdSet> {
+    let mut mask = [0_u64; CPU_WORDS];
+    let size = size_of_val(&mask);
+    // SAFETY: the mask is live and of the size that is given.
+    if unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size, mask.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let cpus = (0..).zip(0..CPU_WORDS * WORD_BITS);
+    let allowed = cpus.filter(|(_, bit)| mask[bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0);
+    Ok(allowed.map(|(cpu, _)| cpu).collect())
+}
+
+/// poll(2): waits for either descriptor, for `timeout` at most. Returns whether the second can be read.
+pub(crate) fn wait_readable(wake: RawFd, input: Option<RawFd>, timeout: Duration) -> bool {
+    let entry = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // A negative descriptor is passed over.
+    let mut entries = [entry(wake), entry(input.unwrap_or(-1))];
+    let timeout = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: both entries are live. An error, such as EINTR, is as if the time had passed.
+    let ready = unsafe { libc::poll(entries.as_mut_ptr(), 2, timeout) };
+    ready > 0 && entries[1].revents != 0
+}
+
+/// read(2).
+pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is live and of the length that is given.
+    let len = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
 unsafe extern "C" {

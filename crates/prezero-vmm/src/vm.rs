@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kvm_bindings::CpuId;
+use kvm_bindings::{CpuId, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::VmFd;
 use prezero_memory::{SlotRange, SlotRegistrar};
 
-use crate::kvm::KvmFacts;
+use crate::kvm::{KvmError, KvmFacts};
 use crate::slots::{SlotError, SlotTable};
 use crate::sys;
 
@@ -40,6 +40,24 @@ impl Vm {
     /// What a guest may use on this host.
     pub fn facts(&self) -> KvmFacts {
         self.0.facts
+    }
+
+    /// Creates the interrupt controllers and the timer that a Linux guest needs, before any vCPU.
+    ///
+    /// # Errors
+    ///
+    /// KVM refuses.
+    pub fn create_irqchip(&self) -> Result<(), KvmError> {
+        let pit = kvm_pit_config {
+            // Port 0x61 belongs to it, too: kernels calibrate their clocks by it.
+            flags: KVM_PIT_SPEAKER_DUMMY,
+            ..Default::default()
+        };
+        self.0
+            .fd
+            .create_irq_chip()
+            .and_then(|()| self.0.fd.create_pit2(pit))
+            .map_err(|e| KvmError::IrqChip(e.into()))
     }
 
     /// Registers host memory as guest memory, readable and writable (`KVM_SET_USER_MEMORY_REGION`).

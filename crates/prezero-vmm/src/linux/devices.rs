@@ -1,0 +1,208 @@
+//! The devices behind the guest's ports. KVM has the interrupt controllers and the timer; what is here are a serial
+//! port and the ways to end the machine. Everywhere else there is nothing, as on a bus without a device: reads are all
+//! ones, writes are lost.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vm_superio::serial::NoEvents;
+use vm_superio::{Serial, Trigger};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::LinuxEnd;
+use super::console::Console;
+use super::layout::{
+    DEBUG_EXIT_PORT, I8042_COMMAND, I8042_DATA, PVPANIC_PORT, RESET_PORT, RESET_VALUE,
+    S5_SLEEP_TYPE, SERIAL_PORT, SERIAL_PORTS, SLEEP_CONTROL_PORT, SLEEP_STATUS_PORT,
+};
+
+/// Written to the keyboard controller: pull the reset line.
+const I8042_RESET: u8 = 0xfe;
+/// Events of the panic device: "panicked", and "panicked, and a crash kernel takes over".
+const PANICKED: u8 = 1;
+const CRASH_LOADED: u8 = 2;
+/// Bits of the sleep control register (ACPI 6.5, 4.8.3.7).
+const SLEEP_ENABLE: u8 = 1 << 5;
+const SLEEP_TYPE_AT: u8 = 2;
+
+/// An interrupt that KVM raises when the descriptor is written to.
+#[derive(Debug)]
+pub(super) struct Interrupt(pub(super) EventFd);
+
+impl Trigger for Interrupt {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.write(1)
+    }
+}
+
+/// All devices of a machine, for all its vCPUs.
+#[derive(Debug)]
+pub(super) struct Devices {
+    /// Its output goes into a buffer, which is emptied into the console when the lock is free again.
+    serial: Mutex<Serial<Interrupt, NoEvents, Vec<u8>>>,
+    pub(super) console: Console,
+}
+
+impl Devices {
+    pub(super) fn new(interrupt: Interrupt, console: Console) -> Devices {
+        Devices {
+            serial: Mutex::new(Serial::new(interrupt, Vec::new())),
+            console,
+        }
+    }
+
+    fn serial(&self) -> MutexGuard<'_, Serial<Interrupt, NoEvents, Vec<u8>>> {
+        self.serial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes of input the serial port has room for.
+    pub(super) fn input_room(&self) -> usize {
+        self.serial().fifo_capacity()
+    }
+
+    /// Input for the guest, as many bytes as there is room for. What does not fit, or comes while the port talks to
+    /// itself, is lost, as on a line without flow control.
+    pub(super) fn input(&self, bytes: &[u8]) {
+        let _ = self.serial().enqueue_raw_bytes(bytes);
+    }
+
+    /// A write of the guest to a port, or as many as there are bytes. Returns how the machine ends, if it does.
+    pub(super) fn write(&self, port: u16, data: &[u8], stop: &AtomicBool) -> Option<LinuxEnd> {
+        let byte = *data.first()?;
+        match port {
+            _ if is_serial(port) => {
+                let written = {
+                    let mut serial = self.serial();
+                    for &byte in data {
+                        // A buffer takes everything, and an interrupt that cannot be raised is seen by polling.
+                        let _ = serial.write(offset(port), byte);
+                    }
+                    std::mem::take(serial.writer_mut())
+                };
+                let found = !written.is_empty() && self.console.put(&written, stop);
+                found.then_some(LinuxEnd::Until)
+            }
+            I8042_COMMAND if byte == I8042_RESET => Some(LinuxEnd::Reset),
+            RESET_PORT if byte == RESET_VALUE => Some(LinuxEnd::Reset),
+            SLEEP_CONTROL_PORT if byte == S5_SLEEP_TYPE << SLEEP_TYPE_AT | SLEEP_ENABLE => {
+                Some(LinuxEnd::PowerOff)
+            }
+            PVPANIC_PORT if byte & PANICKED != 0 => Some(LinuxEnd::Panic),
+            DEBUG_EXIT_PORT => Some(LinuxEnd::DebugExit(byte)),
+            _ => None,
+        }
+    }
+
+    /// A read of the guest from a port.
+    pub(super) fn read(&self, port: u16, data: &mut [u8]) {
+        data.fill(0xff);
+        let Some(first) = data.first_mut() else {
+            return;
+        };
+        match port {
+            _ if is_serial(port) => {
+                let mut serial = self.serial();
+                // More than one byte only where a string instruction reads one register again and again.
+                data.iter_mut()
+                    .for_each(|byte| *byte = serial.read(offset(port)));
+            }
+            // Ready for a command, and no key was pressed.
+            I8042_DATA | I8042_COMMAND => *first = 0,
+            PVPANIC_PORT => *first = PANICKED | CRASH_LOADED,
+            SLEEP_CONTROL_PORT | SLEEP_STATUS_PORT => *first = 0,
+            _ => {}
+        }
+    }
+}
+
+fn is_serial(port: u16) -> bool {
+    (SERIAL_PORT..SERIAL_PORT + SERIAL_PORTS).contains(&port)
+}
+
+fn offset(port: u16) -> u8 {
+    u8::try_from(port - SERIAL_PORT).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    fn devices(until: Option<&str>) -> (Devices, EventFd) {
+        let interrupt = EventFd::new(libc::EFD_NONBLOCK).expect("an eventfd");
+        let seen = interrupt.try_clone().expect("its copy");
+        (
+            Devices::new(Interrupt(interrupt), Console::new(until)),
+            seen,
+        )
+    }
+
+    #[test]
+    fn each_way_to_end_is_a_port_and_a_value() {
+        let (devices, _) = devices(None);
+        for (port, value, end) in [
+            (0x64, 0xfe, Some(LinuxEnd::Reset)),
+            (0x64, 0xd1, None),
+            (0x602, 1, Some(LinuxEnd::Reset)),
+            (0x602, 0, None),
+            (0x600, 0x34, Some(LinuxEnd::PowerOff)),
+            (0x600, 0x14, None),
+            (0x600, 0x20, None),
+            (0x505, 1, Some(LinuxEnd::Panic)),
+            (0x505, 2, None),
+            (0xf4, 7, Some(LinuxEnd::DebugExit(7))),
+            (0x80, 0xff, None),
+        ] {
+            assert_eq!(
+                devices.write(port, &[value], &NEVER),
+                end,
+                "{port:#x} {value:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn output_reaches_the_console_and_ends_the_machine_where_asked() {
+        let (devices, _) = devices(Some("ready"));
+        for byte in *b"is it read" {
+            assert_eq!(devices.write(0x3f8, &[byte], &NEVER), None);
+        }
+        // A string instruction, such as `rep outsb`.
+        assert_eq!(
+            devices.write(0x3f8, b"? ready", &NEVER),
+            Some(LinuxEnd::Until)
+        );
+        assert_eq!(devices.console.drain(), b"is it read? ready");
+    }
+
+    #[test]
+    fn input_raises_the_interrupt_and_is_read() {
+        let (devices, interrupt) = devices(None);
+        devices.write(0x3f9, &[1], &NEVER);
+        assert_eq!(devices.input_room(), 64);
+        devices.input(b"ab");
+        assert_eq!(
+            (interrupt.read().expect("raised"), devices.input_room()),
+            (1, 62)
+        );
+        let mut read = [0; 2];
+        devices.read(0x3f8, &mut read);
+        assert_eq!(&read, b"ab");
+    }
+
+    #[test]
+    fn where_there_is_no_device_reads_are_all_ones() {
+        let (devices, _) = devices(None);
+        let mut read = [0; 4];
+        devices.read(0xcf8, &mut read);
+        assert_eq!(read, [0xff; 4]);
+        devices.read(0x64, &mut read[..1]);
+        assert_eq!(read[0], 0);
+        devices.read(0x505, &mut read[..1]);
+        assert_eq!(read[0], 3);
+    }
+}
