@@ -75,9 +75,14 @@ Examples:
   prezero run --memory-zone 1G --memory-zone size=4G,hugepage_size=1G --prealloc --start-timeout 30s
   prezero run --memory 4G --prealloc --clear always --method clzero
   sudo prezero run --memory size=16G,hugepages=on --reserve --prealloc
+  prezero run --memory 2G --prealloc --kernel /boot/vmlinuz --initramfs initrd --cpus 2
+  prezero run --memory 2G --kernel vmlinux --initramfs initrd --until login: --json
+
+With a kernel the guest's serial console is stdout (stderr with --json) and stdin; on a terminal \
+Ctrl-A x ends the machine.
 
 Exit codes:
-  0 done
+  0 done; a Linux guest powered off or reset itself, or --until has come
   1 anything not listed here
   2 usage, or a request no host could meet
   3 not enough memory, pages or limit, or all of it busy
@@ -186,13 +191,60 @@ pub(crate) struct RunArgs {
     pub(crate) cpus: u32,
 
     /// Have the guest read every byte of its RAM and fail if one is not zero.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kernel")]
     pub(crate) verify: bool,
+
+    #[command(flatten)]
+    pub(crate) linux: LinuxArgs,
 
     /// Print one JSON document (schema prezero/run/1) to stdout.
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// The Linux guest that `run` starts in place of its own.
+#[derive(Debug, Args)]
+pub(crate) struct LinuxArgs {
+    /// Start this Linux kernel, a bzImage or an uncompressed vmlinux, in place of prezero's own guest.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kernel: Option<PathBuf>,
+
+    /// The kernel's first file system.
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub(crate) initramfs: Option<PathBuf>,
+
+    /// The kernel's command line.
+    #[arg(
+        long,
+        value_name = "STR",
+        requires = "kernel",
+        allow_hyphen_values = true,
+        default_value = DEFAULT_CMDLINE
+    )]
+    pub(crate) cmdline: String,
+
+    /// Write the guest's serial console to this file; it then has no input.
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub(crate) serial: Option<PathBuf>,
+
+    /// Host CPUs, one for each virtual CPU in turn, such as 4,6-8 [default: those of the nodes that its
+    /// guest node is on].
+    #[arg(long, value_name = "LIST", requires = "kernel")]
+    pub(crate) cpu_affinity: Option<String>,
+
+    /// End the machine when this text appears on the serial console.
+    #[arg(
+        long,
+        value_name = "STRING",
+        requires = "kernel",
+        allow_hyphen_values = true
+    )]
+    pub(crate) until: Option<String>,
+}
+
+/// The console is the serial port, and a reset is by the keyboard controller; a kernel that panics resets, and says
+/// by the kind of reset that it is one.
+pub(crate) const DEFAULT_CMDLINE: &str = "console=ttyS0 panic=-1 reboot=k,panic_warm";
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {

@@ -7,7 +7,7 @@ use prezero_memory::{
     Class, ClearError, GrowError, Method, MethodError, PlacementError, PlanError, PopulateError,
     RegisterError, ReserveError, SpecError, StartError,
 };
-use prezero_vmm::{GuestError, KvmError, SlotError};
+use prezero_vmm::{BootError, GuestError, KvmError, SlotError};
 
 /// The exit code of a class of failures.
 pub(crate) fn exit_code(class: Class) -> u8 {
@@ -99,6 +99,7 @@ classed!(
     ClearError,
     PlacementError,
     KvmError,
+    BootError,
     GuestError,
     PoolError
 );

@@ -13,9 +13,8 @@ use signal_hook::flag;
 /// what it starts in the background.
 pub(crate) fn on_signals() -> io::Result<Cancel> {
     let cancel = Cancel::new();
-    let ignored = ignored_signals();
     for signal in [SIGINT, SIGTERM] {
-        if ignored & (1 << (signal - 1)) != 0 {
+        if is_ignored(signal) {
             continue;
         }
         // Registered first, so that it acts only if the flag was set by an earlier signal.
@@ -25,6 +24,11 @@ pub(crate) fn on_signals() -> io::Result<Cancel> {
     // A result that does not fit below RLIMIT_FSIZE is then an error of write(2).
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(cancel)
+}
+
+/// Whether this process does not react to a signal.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    ignored_signals() & (1 << (signal - 1)) != 0
 }
 
 /// `SigIgn` of /proc/self/status: signal n is bit n − 1 (proc_pid_status(5)).

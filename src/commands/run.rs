@@ -1,8 +1,14 @@
 //! `prezero run`: start a machine, report how it went.
 
+mod affinity;
+mod guest;
 mod lease;
+mod linux;
 mod machine;
 mod prepare;
+mod serial;
+mod sys;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod throttling;
@@ -13,6 +19,7 @@ use std::time::Instant;
 use prezero_host::Host;
 use prezero_memory::{Cancel, Class, Control, Growth, GuestRam, Method, Populated};
 
+use self::guest::Guest;
 use self::machine::{Machine, VmRam};
 use super::pools;
 use super::request::request;
@@ -58,6 +65,7 @@ fn run(
 ) -> Result<(), Failure> {
     let mut request = request(&args.memory, &args.populate)?;
     let method = args.method.as_deref().map(Method::named).transpose()?;
+    let guest = Guest::open(args)?;
     let mut facts = RequestFacts::from(&request);
     facts.method = args.method.clone();
     report.request = Some(facts);
@@ -92,7 +100,7 @@ fn run(
         growth = Some(grown);
         host = Host::probe();
     }
-    let result = machine.start(&host, request, segments, growth.as_mut(), registered);
+    let result = machine.start(&host, request, segments, guest, growth.as_mut(), registered);
     // The memory is gone by now, so its pages can be taken out of the pools.
     if let Some(Err(error)) = growth.map(Growth::give_back) {
         machine.report.warn(Failure::from(error).message);

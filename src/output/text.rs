@@ -6,6 +6,7 @@ use prezero_host::IdSet;
 use prezero_memory::ByteSize;
 
 use super::bench_vm;
+use crate::report::boot::Boot;
 use crate::report::facts::{HostFacts, Region};
 use crate::report::plan::PlanReport;
 use crate::report::run::{ClearChoice, Phase, Report};
@@ -46,6 +47,9 @@ pub(crate) fn run(out: &mut impl Write, report: &Report) -> io::Result<()> {
             ms(first)
         )?;
     }
+    if let Some(boot) = &report.boot {
+        return linux(out, report, boot);
+    }
     if let Some(guest) = &report.guest {
         let found = match (guest.scanned_bytes, guest.nonzero_bytes) {
             (0, _) => "its memory was not read (--verify has it read every byte)".to_owned(),
@@ -61,6 +65,33 @@ pub(crate) fn run(out: &mut impl Write, report: &Report) -> io::Result<()> {
             ),
         };
         writeln!(out, "guest     {}; {found}", guest.exit)?;
+    }
+    Ok(())
+}
+
+/// What is told of a Linux guest.
+fn linux(out: &mut impl Write, report: &Report, boot: &Boot) -> io::Result<()> {
+    let nodes = match boot.nodes.len() {
+        1 => String::new(),
+        count => format!(", {count} nodes"),
+    };
+    let exit = report.guest.as_ref().map_or("", |guest| guest.exit);
+    writeln!(
+        out,
+        "guest     {exit}; Linux ({}, {}), {} vCPUs{nodes}",
+        boot.format,
+        boot.protocol,
+        boot.vcpus.len()
+    )?;
+    for (what, at) in [
+        ("first byte on the serial port", boot.first_serial_ns),
+        ("user space", boot.user_space_ns),
+        ("the text of --until", boot.until_ns),
+        ("the end", boot.ended_ns),
+    ] {
+        if let Some(at) = at {
+            writeln!(out, "{:10}{:>10.1} ms   {what}", "", ms(at))?;
+        }
     }
     Ok(())
 }

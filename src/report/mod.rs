@@ -5,6 +5,7 @@ pub(crate) mod bench_compare;
 pub(crate) mod bench_mmap;
 pub(crate) mod bench_neighbour;
 pub(crate) mod bench_vm;
+pub(crate) mod boot;
 pub(crate) mod calibration;
 pub(crate) mod counters;
 pub(crate) mod doctor;

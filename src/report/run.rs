@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use prezero_memory::{ChosenMethod, ClearReport, Grown, Placement, Plan, WorkerReport};
 use serde::Serialize;
 
+use super::boot::Boot;
 use super::facts::{ErrorFacts, HostFacts, PoolUse, Region, RequestFacts, Slot};
 use crate::output;
 
@@ -43,6 +44,9 @@ pub(crate) struct Report {
     /// From the start of main to the guest's first port write.
     pub(crate) first_instruction_ns: Option<u64>,
     pub(crate) guest: Option<Guest>,
+    /// What a Linux guest was made of, and when it got how far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) boot: Option<Boot>,
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
@@ -146,6 +150,19 @@ pub(crate) struct Guest {
     pub(crate) first_nonzero_gpa: Option<u64>,
 }
 
+impl Guest {
+    /// One that ended like this and did not read its memory.
+    pub(crate) fn ended(exit: &'static str) -> Self {
+        Self {
+            exit,
+            scanned_bytes: 0,
+            scan_ns: 0,
+            nonzero_bytes: 0,
+            first_nonzero_gpa: None,
+        }
+    }
+}
+
 impl Report {
     pub(crate) fn new() -> Self {
         Self {
@@ -166,6 +183,7 @@ impl Report {
             creation_ns: None,
             first_instruction_ns: None,
             guest: None,
+            boot: None,
             warnings: Vec::new(),
             error: None,
         }

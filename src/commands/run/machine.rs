@@ -11,11 +11,12 @@ use prezero_memory::{
 };
 use prezero_vmm::{Kvm, PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest, Vm};
 
+use super::guest::Guest;
 use super::lease::Segments;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output::progress::Bars;
-use crate::report::run::{Guest, Report, Stopwatch, nanoseconds};
+use crate::report::run::{self, Report, Stopwatch, nanoseconds};
 
 /// How long the guest may be silent before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -62,6 +63,7 @@ impl Machine<'_> {
         host: &Host,
         mut request: Request,
         segments: Segments,
+        mut guest: Guest,
         growth: Option<&mut Growth>,
         registered: impl FnOnce(&VmRam),
     ) -> Result<(), Failure> {
@@ -69,17 +71,11 @@ impl Machine<'_> {
         self.lap("plan", 0);
 
         let vm = Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
-        let probe = ProbeRequest {
-            cpus: self.args.cpus,
-            verify: self.args.verify,
-            ram: planned
-                .slots()
-                .iter()
-                .map(|slot| (slot.gpa(), slot.len()))
-                .collect(),
-        };
-        // What KVM cannot do is refused before any memory is touched.
-        let probe_len = Probe::slot_len(&probe, &vm.facts())?;
+        if let Guest::Linux(_) = guest {
+            vm.create_irqchip()?;
+        }
+        // What KVM cannot do, or does not fit into the memory, is refused before any of it is touched.
+        guest.lay_out(&planned, host, &vm)?;
         self.lap("kvm", 0);
 
         let (mut planned, mut reserved) = self.reserve(planned, &mut request, segments)?;
@@ -94,11 +90,13 @@ impl Machine<'_> {
             self.lap("reserve", planned.bytes());
             self.check("before populating")?;
 
+            // Each time it may be another plan.
+            guest.lay_out(&planned, host, &vm)?;
             // Without segments of pools nothing has to be done before a guest that touches its own memory.
             let lazy = planned.prealloc() == Prealloc::Off && planned.work().is_empty();
             let zeroed = match lazy {
                 true => fresh(reserved),
-                false => self.prepare(&planned, reserved, &probe),
+                false => self.prepare(&planned, reserved, guest.touches_first()),
             };
             match zeroed {
                 Ok(zeroed) => break zeroed,
@@ -115,19 +113,27 @@ impl Machine<'_> {
         self.lap("register", planned.bytes());
         self.report.creation_ns = Some(self.clock.so_far());
         registered(&ram);
+        match guest {
+            Guest::Probe(probe) => self.run_probe(&planned, &vm, &probe),
+            Guest::Linux(linux) => self.boot(*linux, &vm, &ram),
+        }
+    }
 
-        let boot = load_slot(&planned, probe_len)?.register(vm.clone());
+    /// Loads the probe guest into a slot of its own and runs it to its end.
+    fn run_probe(&mut self, planned: &Plan, vm: &Vm, probe: &ProbeRequest) -> Result<(), Failure> {
+        let probe_len = Probe::slot_len(probe, &vm.facts())?;
+        let boot = load_slot(planned, probe_len)?.register(vm.clone());
         let boot = boot.map_err(|failed| failed.error)?;
         let memory = boot.guest_memory::<()>();
         let memory = memory.map_err(|error| Failure::new(Class::Internal, &error, None))?;
-        let loaded = Probe::load(&memory, &vm.facts(), &probe)?;
+        let loaded = Probe::load(&memory, &vm.facts(), probe)?;
         self.lap("load", probe_len);
 
         let to_read = if self.args.verify { planned.bytes() } else { 0 };
         let bars = Bars::new("guest reads", &[(None, to_read)]);
         let cancel = self.control.cancel.cloned().unwrap_or_default();
         let ran = loaded.run(
-            &vm,
+            vm,
             &memory,
             &ProbeControl {
                 cancel: &cancel.flag(),
@@ -225,7 +231,7 @@ impl Machine<'_> {
 
     fn judge(&mut self, ran: &ProbeReport) -> Result<(), Failure> {
         self.report.first_instruction_ns = Some(nanoseconds(ran.alive_at - self.clock.start()));
-        self.report.guest = Some(Guest {
+        self.report.guest = Some(run::Guest {
             exit: "shutdown",
             scanned_bytes: ran.scanned_bytes,
             scan_ns: nanoseconds(ran.scan_time),

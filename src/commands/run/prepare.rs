@@ -4,7 +4,6 @@ use prezero_memory::{
     ClearReport, ClearRequest, Cleared, Control, Extent, GuestRam, MethodChoice, NodeProgress,
     Plan, Populated, Reserved, Stall, WorkerReport, Workers, Zeroed,
 };
-use prezero_vmm::ProbeRequest;
 
 use super::machine::Machine;
 use super::{finish, throttling};
@@ -13,14 +12,15 @@ use crate::failure::Failure;
 use crate::output::progress::Bars;
 
 impl Machine<'_> {
+    /// Makes memory ready for a guest. `used_next` are the guest addresses that are used first.
     pub(super) fn prepare(
         &mut self,
         planned: &Plan,
         reserved: GuestRam<Reserved>,
-        probe: &ProbeRequest,
+        used_next: Vec<u64>,
     ) -> Result<GuestRam<Zeroed>, Failure> {
         let throttling = throttling::start();
-        let cleared = self.work(planned, reserved, probe);
+        let cleared = self.work(planned, reserved, used_next);
         // Also where it came too late, which may be why.
         throttling::note(self.report, &throttling);
         self.check_placement(planned, cleared?)
@@ -31,12 +31,12 @@ impl Machine<'_> {
         &mut self,
         planned: &Plan,
         reserved: GuestRam<Reserved>,
-        probe: &ProbeRequest,
+        used_next: Vec<u64>,
     ) -> Result<GuestRam<Cleared>, Failure> {
         let workers = Workers::start(planned.workers())?;
         let populated = self.populate(planned, reserved, &workers)?;
         (self.populated)(&populated);
-        self.clear(planned, populated, &workers, probe)
+        self.clear(planned, populated, &workers, used_next)
     }
 
     fn populate(
@@ -64,7 +64,7 @@ impl Machine<'_> {
         planned: &Plan,
         populated: GuestRam<Populated>,
         workers: &Workers,
-        probe: &ProbeRequest,
+        used_next: Vec<u64>,
     ) -> Result<GuestRam<Cleared>, Failure> {
         let request = ClearRequest {
             extents: planned.clear(),
@@ -72,7 +72,7 @@ impl Machine<'_> {
                 .method
                 .map_or(MethodChoice::Measured, MethodChoice::Fixed),
             chunk: self.args.chunk,
-            used_next: probe.reads_first(),
+            used_next,
             ..ClearRequest::default()
         };
         let cleared = self.watched(&CLEAR, planned, workers, |control| {
