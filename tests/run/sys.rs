@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, PipeWriter};
-use std::os::fd::AsRawFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::ptr;
 
 /// `kill(2)`. A process that has not been waited for keeps its id, so that nobody else can be hit.
@@ -26,6 +29,73 @@ pub(crate) fn pipe_capacity(pipe: &PipeWriter) -> usize {
     // SAFETY: this command of fcntl takes no argument, and the descriptor is open.
     let size = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) };
     usize::try_from(size).expect("a pipe has a capacity")
+}
+
+/// A CPU that this process may use (sched_getaffinity(2)).
+pub(crate) fn first_cpu() -> usize {
+    let mut mask = [0_u64; 128];
+    // SAFETY: the mask is live and of the size that is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            size_of_val(&mask),
+            mask.as_mut_ptr(),
+        )
+    };
+    assert!(
+        result > 0,
+        "sched_getaffinity: {}",
+        io::Error::last_os_error()
+    );
+    let word = mask
+        .iter()
+        .position(|word| *word != 0)
+        .expect("one at least");
+    word * 64 + mask[word].trailing_zeros() as usize
+}
+
+/// A new pair of a terminal and the program that shows it (openpty(3)): the shower's end and the terminal.
+pub(crate) fn open_terminal() -> (File, File) {
+    let (mut shower, mut terminal) = (-1, -1);
+    // SAFETY: both numbers are written where that succeeds, and no name, modes or size are wanted.
+    let result = unsafe {
+        libc::openpty(
+            &raw mut shower,
+            &raw mut terminal,
+            ptr::null_mut(),
+            ptr::null(),
+            ptr::null(),
+        )
+    };
+    assert_eq!(result, 0, "openpty: {}", io::Error::last_os_error());
+    // SAFETY: both descriptors are new, and nobody else's.
+    unsafe { (File::from_raw_fd(shower), File::from_raw_fd(terminal)) }
+}
+
+/// The modes of a terminal for input, output and editing (tcgetattr(3)).
+pub(crate) fn terminal_modes(terminal: &File) -> [u32; 3] {
+    let mut modes = MaybeUninit::<libc::termios>::uninit();
+    // SAFETY: the modes are filled where that succeeds.
+    let modes = unsafe {
+        let result = libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr());
+        assert_eq!(result, 0, "tcgetattr: {}", io::Error::last_os_error());
+        modes.assume_init()
+    };
+    [modes.c_iflag, modes.c_oflag, modes.c_lflag]
+}
+
+/// Has a command begin a session of its own, in the foreground of the terminal at its stdin.
+pub(crate) fn own_session(command: &mut Command) {
+    let prepare = || {
+        // SAFETY: neither takes a pointer; what is at stdin by then is a terminal.
+        match unsafe { libc::setsid() != -1 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 } {
+            true => Ok(()),
+            false => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: two system calls, which a child may do between fork and exec.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// Hugepages of 2 MiB that are promised to this process and that it has not touched; given back on drop.

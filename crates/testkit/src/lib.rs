@@ -12,6 +12,7 @@
 //! ```
 
 mod hugepages;
+pub mod kernel;
 mod lock;
 mod mount;
 mod poison;

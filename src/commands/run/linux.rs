@@ -293,7 +293,7 @@ impl End {
     fn judge(self, until: Option<&str>) -> Result<(), Failure> {
         let (message, fix) = match self {
             Self::Panic => (
-                "The guest's kernel panicked".to_owned(),
+                "The guest's kernel reported a panic".to_owned(),
                 "run it again with --serial FILE, and without quiet in --cmdline: the reason is on its console",
             ),
             Self::TripleFault(cpu) => (

@@ -44,7 +44,7 @@ fn images_are_what_they_are() {
         ("bzImage", BootProtocol::Linux64)
     );
     assert_eq!((image.loaded(), image.end()), ((MIB, MIB + 1600), 64 * MIB));
-    let image = kernel(&elf(&FOREVER)).expect("a kernel");
+    let image = kernel(&pvh_kernel(&FOREVER)).expect("a kernel");
     assert_eq!(
         (image.format(), image.protocol()),
         ("vmlinux", BootProtocol::Pvh)
@@ -66,7 +66,7 @@ fn what_is_no_kernel_is_refused_with_the_reason() {
     refused(&changed(0x236, 0), "no 64-bit entry");
     refused(&changed(0x211, 0), "zImage");
     let changed = |at: usize, to: u8| {
-        let mut file = elf(&FOREVER);
+        let mut file = pvh_kernel(&FOREVER);
         file[at] = to;
         file
     };
@@ -81,8 +81,7 @@ fn what_is_no_kernel_is_refused_with_the_reason() {
 
 #[test]
 fn every_cut_of_an_image_is_refused() {
-    let (bzimage, elf) = (bzimage(4), elf(&FOREVER));
-    for whole in [bzimage, elf] {
+    for whole in [bzimage(4), pvh_kernel(&FOREVER)] {
         assert!(kernel(&whole).is_ok());
         for len in 0..whole.len() {
             let error = kernel(&whole[..len]).expect_err("cut");
@@ -181,7 +180,7 @@ fn command_lines_have_to_fit_and_to_be_printable() {
 fn a_kernel_is_loaded_where_it_says_and_its_initramfs_above() {
     let mut linux = Linux::new(
         request(
-            kernel(&elf(b"code")).expect("a kernel"),
+            kernel(&pvh_kernel(b"code")).expect("a kernel"),
             Some(5000),
             16 * MIB,
         ),
@@ -191,7 +190,7 @@ fn a_kernel_is_loaded_where_it_says_and_its_initramfs_above() {
     let mem = GuestMemoryMmap::<()>::from_ranges(&[(GuestAddress(0), 16 << 20)]).expect("memory");
     linux.load(&mem).expect("loaded");
     let read = |gpa: u64| mem.read_obj::<u64>(GuestAddress(gpa)).expect("memory");
-    assert_eq!(read(LOAD_AT) as u32, u32::from_le_bytes(*b"code"));
+    assert_eq!(read(KERNEL_AT.into()) as u32, u32::from_le_bytes(*b"code"));
     // Magic and version, one module, at the end of memory.
     assert_eq!(read(START_INFO), 1 << 32 | 0x336e_c578);
     assert_eq!(read(START_INFO + 8) >> 32, 1);
