@@ -7,6 +7,10 @@ out=$lab_scratch/stdout
 err=$lab_scratch/stderr
 tests=/lab/tests
 files=/lab/files
+guest=/lab/guest
+# What prezero gives a kernel by itself, and what it needs inside an emulated machine: time is not kept evenly here, the
+# emulator lets XSETBV pass the host by, and nobody attacks.
+cmdline='console=ttyS0 panic=-1 reboot=k,panic_warm tsc=reliable noxsave mitigations=off'
 
 # fail WHY: ends the scenario, also from a subshell.
 fail() {

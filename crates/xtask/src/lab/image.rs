@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Modules};
 use super::scenario::Scenario;
 use super::tools;
 use crate::Failure;
@@ -35,14 +35,36 @@ impl Image {
         for (name, file) in tests {
             image.copy(&format!("lab/tests/{name}"), file)?;
         }
-        // Numbered in the order in which they are to be loaded.
-        for (n, (name, contents)) in kernel.modules.iter().enumerate() {
-            image.add(&format!("lab/modules/{n:02}-{name}.ko"), contents);
-        }
+        image.modules("lab/modules", &kernel.modules);
         image.copy("init", &scripts.join("init"))?;
         for script in ["lib.sh", "pools.sh", "run.sh"] {
             image.copy(&format!("lab/{script}"), &scripts.join(script))?;
         }
+        Ok(image)
+    }
+
+    /// What a guest of a machine has: its first file system.
+    fn of_guest(kernel: &Kernel, scripts: &Path) -> Result<Self, Failure> {
+        let mut image = Self::default();
+        image.program("busybox")?;
+        image.modules("modules", &kernel.guest_modules);
+        image.copy("init", &scripts.join("guest/init"))?;
+        Ok(image)
+    }
+
+    /// What machines have whose scenarios boot guests: a kernel, packed and unpacked, and a first file system. `dir`
+    /// is for files that are made on the way.
+    pub(crate) fn of_guests(kernel: &Kernel, scripts: &Path, dir: &Path) -> Result<Self, Failure> {
+        let mut image = Self::default();
+        image.copy("lab/guest/vmlinuz", &kernel.image)?;
+        image
+            .files
+            .insert("lab/guest/vmlinux".into(), kernel.vmlinux()?);
+        let archive = dir.join("guest");
+        Self::of_guest(kernel, scripts)?
+            .append(&dir.join("image"), &archive)
+            .map_err(|error| Failure::other(format!("The guests' initramfs: {error}")))?;
+        image.copy("lab/guest/initramfs", &archive)?;
         Ok(image)
     }
 
@@ -78,6 +100,13 @@ impl Image {
 
     fn add(&mut self, path: &str, contents: &[u8]) {
         self.files.insert(path.into(), contents.into());
+    }
+
+    /// Numbered in the order in which they are to be loaded.
+    fn modules(&mut self, dir: &str, modules: &Modules) {
+        for (n, (name, contents)) in modules.iter().enumerate() {
+            self.add(&format!("{dir}/{n:02}-{name}.ko"), contents);
+        }
     }
 
     fn copy(&mut self, path: &str, from: &Path) -> Result<(), Failure> {

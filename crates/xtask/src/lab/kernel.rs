@@ -16,11 +16,17 @@ const PACKAGE: &str = "linux-image-amd64";
 /// Modules that the machines load; what they depend on is loaded before them.
 const MODULES: [&str; 1] = ["kvm-amd"];
 
+/// Modules that the guests of a machine load.
+const GUEST_MODULES: [&str; 1] = ["pvpanic-mmio"];
+
+/// Name and contents, in the order in which they are to be loaded.
+pub(crate) type Modules = Vec<(String, Vec<u8>)>;
+
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
-    /// Name and contents, in the order in which they are to be loaded.
-    pub(crate) modules: Vec<(String, Vec<u8>)>,
+    pub(crate) modules: Modules,
+    pub(crate) guest_modules: Modules,
 }
 
 impl Kernel {
@@ -50,12 +56,53 @@ impl Kernel {
         for place in ["lib/modules", "usr/lib/modules"] {
             find_modules(&dir.join(place), &mut files).map_err(broken)?;
         }
-        let mut modules = Vec::new();
-        for name in MODULES {
-            load_order(&module_name(name), &files, &mut modules)?;
-        }
-        Ok(Self { image, modules })
+        let load = |names: &[&str]| {
+            let mut modules = Vec::new();
+            for name in names {
+                load_order(&module_name(name), &files, &mut modules)?;
+            }
+            Ok(modules)
+        };
+        Ok(Self {
+            image,
+            modules: load(&MODULES)?,
+            guest_modules: load(&GUEST_MODULES)?,
+        })
     }
+
+    /// The ELF file that the kernel's image unpacks: for guests, which start sooner from it.
+    ///
+    /// # Errors
+    ///
+    /// Where the image cannot be read, or is not packed with xz.
+    pub(crate) fn vmlinux(&self) -> Result<Vec<u8>, Failure> {
+        let failed =
+            |error: io::Error| Failure::other(format!("{}: {error}", self.image.display()));
+        let image = fs::read(&self.image).map_err(failed)?;
+        let packed = payload(&image)
+            .ok_or_else(|| Failure::other(format!("{} is no bzImage", self.image.display())))?;
+        let file = self.image.with_extension("xz");
+        fs::write(&file, packed).map_err(failed)?;
+        let unpacked = tools::output(
+            Command::new("xz")
+                .args(["-dc", "--single-stream"])
+                .arg(&file),
+        );
+        fs::remove_file(&file).map_err(failed)?;
+        unpacked
+    }
+}
+
+/// The packed kernel in a bzImage (Documentation/arch/x86/boot.rst: `setup_sects`, `payload_offset`,
+/// `payload_length`), without the unpacked length that follows it.
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    let number = |at: usize| -> Option<usize> {
+        let bytes = image.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    };
+    let setup = (usize::from(*image.get(0x1f1)?) + 1) * 512;
+    let from = setup + number(0x248)?;
+    image.get(from..from + number(0x24c)?.checked_sub(4)?)
 }
 
 fn is_kernel(name: &OsStr) -> bool {
@@ -133,11 +180,7 @@ fn find_modules(dir: &Path, files: &mut ModuleFiles) -> io::Result<()> {
 }
 
 /// Adds the module after those that it depends on.
-fn load_order(
-    name: &str,
-    files: &ModuleFiles,
-    order: &mut Vec<(String, Vec<u8>)>,
-) -> Result<(), Failure> {
+fn load_order(name: &str, files: &ModuleFiles, order: &mut Modules) -> Result<(), Failure> {
     if order.iter().any(|(known, _)| known == name) {
         return Ok(());
     }
@@ -178,6 +221,18 @@ mod tests {
         let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-57-amd64\n  Suggests: x\n";
         assert_eq!(newest(text), Some("linux-image-6.1.0-57-amd64"));
         assert_eq!(newest("linux-image-amd64\n"), None);
+    }
+
+    #[test]
+    fn the_packed_kernel_is_where_its_header_says() {
+        let mut image = vec![0; 1100];
+        image[0x1f1] = 1;
+        image[0x248] = 6;
+        image[0x24c] = 10;
+        image[1030..1036].copy_from_slice(b"packed");
+        assert_eq!(payload(&image), Some(&b"packed"[..]));
+        assert_eq!(payload(&image[..1039]), None);
+        assert_eq!(payload(&[]), None);
     }
 
     #[test]

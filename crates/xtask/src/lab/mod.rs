@@ -66,10 +66,16 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, Failure> {
         tests.extend(program::others(&dir.join("cargo"), select)?);
     }
     let image = Image::of_all(&kernel, &prezero, &tests, &scripts)?;
+    let scratch = Scratch::new(&dir)?;
+    let guests = match chosen.iter().any(|scenario| scenario.boots_guests) {
+        true => Some(Image::of_guests(&kernel, &scripts, &scratch.0)?),
+        false => None,
+    };
     let lab = Lab {
         kernel: &kernel.image,
         image,
-        dir: Scratch::new(&dir)?,
+        guests,
+        dir: scratch,
         keep_console: options.keep_console,
         interrupted: interruption().map_err(|error| Failure::other(format!("Signals: {error}")))?,
     };
@@ -167,6 +173,8 @@ fn interruption() -> io::Result<Arc<AtomicBool>> {
 struct Lab<'a> {
     kernel: &'a Path,
     image: Image,
+    /// For boots with scenarios that want it.
+    guests: Option<Image>,
     dir: Scratch,
     keep_console: Option<PathBuf>,
     interrupted: Arc<AtomicBool>,
@@ -207,6 +215,10 @@ impl Lab<'_> {
             fs::create_dir_all(&dir)?;
             let initramfs = dir.join("initramfs");
             fs::copy(common, &initramfs)?;
+            let guests = next.scenarios.iter().any(|scenario| scenario.boots_guests);
+            if let Some(guests) = self.guests.as_ref().filter(|_| guests) {
+                guests.append(&dir.join("image"), &initramfs)?;
+            }
             Image::of_scenarios(&next.scenarios, workspace())?
                 .append(&dir.join("image"), &initramfs)?;
             let (seconds, flag) = (next.seconds(), &self.interrupted);

@@ -7,12 +7,15 @@
 //! # tests: --package prezero --bin prezero
 //! # programs: --package prezero-testkit --example poison
 //! # files: tests/fixtures/hosts/one-node
+//! # guest: linux
 //! # seconds: 300
 //! ```
 //!
 //! `machine` and `proves` are required. `tests` chooses what `cargo test --no-run` builds for the scenario, which
-//! starts it as `$tests/NAME`, NAME being the target's; `programs` the same for `cargo build`. `files` are files or directories of the workspace, which the
-//! scenario finds below `$files`. `seconds` bounds the scenario, 120 if it does not say.
+//! starts it as `$tests/NAME`, NAME being the target's; `programs` the same for `cargo build`. `files` are files or
+//! directories of the workspace, which the scenario finds below `$files`. With `guest: linux` it finds a kernel and a
+//! first file system for guests below `$guest`, which only the machines of such scenarios have. `seconds` bounds the
+//! scenario, 120 if it does not say.
 
 use std::fs;
 use std::path::Path;
@@ -33,6 +36,8 @@ pub(crate) struct Scenario {
     pub(crate) programs: Vec<String>,
     /// Paths in the workspace.
     pub(crate) files: Vec<String>,
+    /// Whether it boots guests of its own.
+    pub(crate) boots_guests: bool,
     pub(crate) seconds: u64,
     /// The whole file.
     pub(crate) script: String,
@@ -66,6 +71,7 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
     let mut pending = None;
     let (mut tests, mut programs) = (Vec::new(), Vec::new());
     let mut files = Vec::new();
+    let mut boots_guests = false;
     let mut seconds = SECONDS;
     for line in script.lines().take_while(|line| line.starts_with('#')) {
         let (key, value) = line
@@ -82,6 +88,8 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
             "tests" => tests = words(value),
             "programs" => programs = words(value),
             "files" => files = words(value),
+            "guest" if value == "linux" => boots_guests = true,
+            "guest" => return Err(format!("there is no guest {value}")),
             "seconds" => {
                 let number = value.parse();
                 seconds = number.map_err(|_| format!("{value} is not a number of seconds"))?;
@@ -97,6 +105,7 @@ pub(crate) fn parse(name: &str, script: &str) -> Result<Scenario, String> {
         tests,
         programs,
         files,
+        boots_guests,
         seconds,
         script: script.to_owned(),
     })
@@ -155,6 +164,7 @@ mod tests {
             ("# machines: one-node\n", "no key machines"),
             ("# a comment\n", "is not '# KEY: VALUE'"),
             ("# seconds: soon\n", "not a number of seconds"),
+            ("# guest: windows\n", "no guest windows"),
         ] {
             let error = parse("x", script).expect_err(script);
             assert!(error.contains(message), "{error}");

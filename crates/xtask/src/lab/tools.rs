@@ -7,13 +7,14 @@ use std::process::Command;
 use crate::Failure;
 
 /// Programs and the Debian packages they are in. The kernel comes from Debian too, by apt-get.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 7] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("jq", "jq"),
     ("apt-get", "apt"),
     ("dpkg", "dpkg"),
+    ("xz", "xz-utils"),
 ];
 
 /// What is missing and what to type, if something is.
