@@ -17,9 +17,10 @@ pub(super) fn parse(list: &str, vcpus: u32) -> Result<Vec<u32>, Failure> {
     };
     let mut cpus: Vec<u32> = Vec::new();
     for part in list.split(',') {
-        let part: IdSet = part
-            .parse()
-            .map_err(|_| usage(format!("{list:?} of --cpu-affinity is not a list of CPUs")))?;
+        let part: Result<IdSet, _> = part.parse();
+        let part = part.ok().filter(|part| !part.is_empty());
+        let part =
+            part.ok_or_else(|| usage(format!("{list:?} of --cpu-affinity is not a list of CPUs")))?;
         cpus.extend(part.iter());
     }
     if cpus.len() != vcpus as usize {

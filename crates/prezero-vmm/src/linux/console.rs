@@ -134,6 +134,7 @@ mod tests {
             assert!(!console.put(b"-", &NEVER));
             console.drain();
         }
+        assert!(console.state().line.len() <= LINE_MAX);
         assert!(console.put(b"end", &NEVER));
     }
 

@@ -108,7 +108,11 @@ impl Machine {
         let vcpu = Vcpu::create(vm, thread, self.topology.place(cpu).apic_id, &cpuid)?;
         let failed = |name| failed(name, cpu);
         if let Some(msrs) = registers::msrs() {
-            vcpu.fd().set_msrs(&msrs).map_err(failed("KVM_SET_MSRS"))?;
+            let set = vcpu.fd().set_msrs(&msrs).map_err(failed("KVM_SET_MSRS"))?;
+            // KVM sets them in turn, up to the first that it does not know.
+            if set == 0 {
+                return Err(failed("KVM_SET_MSRS")(kvm_ioctls::Error::new(libc::EINVAL)));
+            }
         }
         let mut lapic = vcpu.fd().get_lapic().map_err(failed("KVM_GET_LAPIC"))?;
         registers::set_lint(&mut lapic);
