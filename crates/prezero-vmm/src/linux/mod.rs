@@ -12,6 +12,34 @@
 //!
 //! The platform is as small as Linux likes it: KVM's interrupt controllers, timer and clock, a 16550 at COM1, QEMU's
 //! panic device, and registers to power off and reset. There is no PCI bus and no disk.
+//!
+//! ```no_run
+//! # use std::{io::Write, path::Path, sync::atomic::AtomicBool};
+//! # use prezero_vmm::*;
+//! # use vm_memory::GuestMemoryMmap;
+//! # fn boot(kvm: &Kvm, vm: &Vm, memory: &GuestMemoryMmap) -> Result<(), Box<dyn std::error::Error>> {
+//! // `vm` has `memory` in its slots: 1 GiB at address 0.
+//! let request = LinuxRequest {
+//!     kernel: Kernel::open(Path::new("vmlinux"))?,
+//!     initramfs: Some(Initramfs::open(Path::new("initramfs"))?),
+//!     cmdline: "console=ttyS0 panic=-1 reboot=k,panic_warm".to_owned(),
+//!     cpus: 2,
+//!     nodes: vec![GuestNode { ram: vec![(0, 1 << 30)], distances: vec![10] }],
+//! };
+//! let mut linux = Linux::new(request, &kvm.facts())?;
+//! vm.create_irqchip()?;
+//! linux.load(memory)?;
+//! let control = LinuxControl {
+//!     cancel: &AtomicBool::new(false),
+//!     deadline: None,
+//!     on_output: &|bytes| drop(std::io::stdout().write_all(bytes)),
+//!     input: None,
+//! };
+//! let report = linux.run(vm, memory, &LinuxRun::default(), &control)?;
+//! assert_eq!(report.end, LinuxEnd::PowerOff);
+//! # Ok(())
+//! # }
+//! ```
 
 mod acpi;
 mod boot_params;
