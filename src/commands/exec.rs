@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::process::{Command, ExitCode};
 
 use prezero_host::Host;
-use prezero_memory::pool::{Lease, Pool, ScrubRequest};
+use prezero_memory::pool::{Lease, Pool, PoolError, ScrubRequest};
 use prezero_memory::{Cancel, Class, Control, Stall};
 
 use self::arguments::Segment;
@@ -58,7 +58,8 @@ fn run(args: &ExecArgs) -> Result<u8, (Failure, u8)> {
 /// A segment of the length asked for that is zero, and that nothing of this process maps.
 fn lease(args: &ExecArgs, cancel: &Cancel) -> Result<Lease, Failure> {
     let host = Host::probe();
-    let pool = Pool::open(&dir_or_default(args.pool.as_deref(), &host, None)?)?;
+    let dir = dir_or_default(args.pool.as_deref(), &host, None)?;
+    let pool = Pool::open(&dir).map_err(|error| not_opened(error, args))?;
     let bytes = whole_pages("--memory", args.memory, pool.page_size())?.bytes();
     let request = ScrubRequest {
         exchange: args.exchange,
@@ -88,6 +89,24 @@ fn lease(args: &ExecArgs, cancel: &Cancel) -> Result<Lease, Failure> {
         output::warn(&left.to_string());
     }
     Ok(lease)
+}
+
+/// A pool that is not there is made with the segment that is wanted: the default length would not do.
+fn not_opened(error: PoolError, args: &ExecArgs) -> Failure {
+    let fix = match &error {
+        PoolError::Missing(pool) => {
+            let added = PoolError::NoSegment {
+                pool: pool.clone(),
+                bytes: args.memory,
+                node: args.node,
+                sizes: Vec::new(),
+                incomplete: 0,
+            };
+            added.fix()
+        }
+        _ => error.fix(),
+    };
+    Failure::new(error.class(), &error, fix)
 }
 
 fn command(args: &ExecArgs, lease: &Lease) -> Command {

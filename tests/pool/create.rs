@@ -38,7 +38,8 @@ fn less_than_there_is_is_refused_and_points_to_drain() {
     let ran = fixture.pool("create", &size_of(1)).exits_with(2);
     let (message, fix) = ran.error_and_fix();
     assert!(message.contains("8 MiB"), "{message}");
-    let drain = format!("prezero pool drain {} --size 4M", fixture.dir().display());
+    let dir = fixture.dir().display().to_string();
+    let drain = format!("prezero pool drain {dir} --size 4M --segment 4M");
     assert_eq!(fix, drain);
     assert_eq!(fixture.counts(), [2, 0, 0, 0, 0]);
 }

@@ -104,6 +104,20 @@ fn no_segment_of_the_length_is_a_shortage_that_says_how_to_add_one() {
 }
 
 #[test]
+fn what_exec_says_to_type_makes_the_pool_that_is_missing() {
+    let Some(fixture) = Fixture::new(1) else {
+        return;
+    };
+    let exec = || finish(fixture.exec("--memory 2M --node 0", &["true", "{path}"]));
+    let ran = exec().exits_with(2);
+    let (message, fix) = ran.error_and_fix();
+    assert!(message.starts_with("There is no pool "), "{message}");
+    let args = fix.strip_prefix("prezero ").expect("a command of ours");
+    finish(prezero(args)).exits_with(0);
+    exec().exits_with(0);
+}
+
+#[test]
 fn what_exec_says_to_type_adds_the_segment_that_is_missing() {
     let Some(fixture) = Fixture::new(4) else {
         return;

@@ -82,7 +82,7 @@ fn a_size_is_a_total_of_segments_of_one_length() {
     );
     assert_eq!(
         error.fix(),
-        Some(format!("prezero pool drain {dir} --size 8M"))
+        Some(format!("prezero pool drain {dir} --size 8M --segment 4M"))
     );
     drop(lease);
 }

@@ -76,12 +76,17 @@ impl PoolError {
                     _ => format!("--size {} or {above}", size(below)),
                 }
             }
+            // Without a length, drain could take dirty segments of another one.
             Self::Fewer {
-                pool, there, asked, ..
+                pool,
+                segment,
+                there,
+                asked,
             } => format!(
-                "prezero pool drain {} --size {}",
+                "prezero pool drain {} --size {} --segment {}",
                 pool.display(),
-                size(there.saturating_sub(*asked))
+                size(there.saturating_sub(*asked)),
+                size(segment.bytes())
             ),
             Self::Cleared(pool) => format!("prezero pool drain {}", pool.display()),
             Self::NotExchanged { pool, .. } => format!("prezero pool scrub {}", pool.display()),
