@@ -82,6 +82,17 @@ fn pages_that_nobody_holds_are_suspected() {
 }
 
 #[test]
+fn a_file_on_a_mount_of_ones_own_is_named_by_its_path() {
+    let Some((pages, dir)) = pages() else { return };
+    let report = finish(with_file(dir.path(), "exec \"$0\" doctor --json")).json();
+    let (level, message, _) = one(&report, "held");
+    assert_eq!(level, "ok");
+    let path = format!(" in {}/file", dir.path().display());
+    assert!(message.ends_with(&path), "{message}");
+    pages.assert_clean();
+}
+
+#[test]
 fn a_file_in_another_mount_namespace_holds_its_pages() {
     let Some((pages, dir)) = pages() else { return };
     let holder = Running::start(with_file(dir.path(), "exec sleep 30"));

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -160,7 +161,10 @@ impl Search {
     /// Files on hugetlbfs mounts, in every mount namespace that has a process.
     fn file(&self, pids: &[OsString]) -> Option<String> {
         let mut seen = BTreeSet::new();
-        for pid in pids.iter().take_while(|_| !self.is_late()) {
+        // What this process sees itself is named as its user would type it.
+        let own = OsString::from("self");
+        let all = iter::once(&own).chain(pids);
+        for pid in all.take_while(|_| !self.is_late()) {
             let process = Path::new("/proc").join(pid);
             let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else {
                 continue;
@@ -171,7 +175,10 @@ impl Search {
             let mountinfo = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
             for point in mountinfo.lines().filter_map(hugetlbfs_point) {
                 // The kernel writes blanks in paths as \040; a path that is not found is a doubt.
-                let dir = process.join("root").join(point.trim_start_matches('/'));
+                let dir = match *pid == own {
+                    true => PathBuf::from(point),
+                    false => process.join("root").join(point.trim_start_matches('/')),
+                };
                 match point.contains('\\') {
                     true => return Some(format!("perhaps in {point}")),
                     false => {
