@@ -57,7 +57,7 @@ pub struct Created {
 impl Pool {
     /// Makes the pool's directories where they are missing, and as many segments as are missing from what
     /// is wanted, shared out so that the nodes end as even as they can. Killed, it leaves no segment that
-    /// is not whole.
+    /// is not whole. Another create or destroy of the same pool is waited for.
     ///
     /// # Errors
     ///
@@ -82,15 +82,22 @@ impl Pool {
             });
         }
         let nodes = usable_nodes(host, &request.nodes)?;
-        directory::make(path, page, host)?;
-        let pool = Self::open(path)?;
-        if pool.page_size() != page {
-            return Err(PoolError::PageSize {
-                path: path.to_owned(),
-                page: pool.page_size(),
-                asked: page,
-            });
-        }
+        let (pool, _claim) = loop {
+            directory::make(path, page, host)?;
+            let pool = Self::open(path)?;
+            if pool.page_size() != page {
+                return Err(PoolError::PageSize {
+                    path: path.to_owned(),
+                    page: pool.page_size(),
+                    asked: page,
+                });
+            }
+            let claim = pool.claim(control)?;
+            // Or else somebody has destroyed it meanwhile.
+            if !pool.is_removed()? {
+                break (pool, claim);
+            }
+        };
         if request.exchange_only {
             pool.make_exchange_only()?;
         }

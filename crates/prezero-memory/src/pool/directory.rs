@@ -27,7 +27,7 @@ pub(super) fn node_name(node: u32) -> String {
     format!("node{node}")
 }
 
-fn node_of(name: &str) -> Option<u32> {
+pub(super) fn node_of(name: &str) -> Option<u32> {
     let node = name.strip_prefix("node")?.parse().ok()?;
     (node_name(node) == name).then_some(node)
 }
@@ -51,7 +51,7 @@ fn refuse_node_directory(path: &Path) -> Result<(), PoolError> {
     }
 }
 
-fn directory_flags() -> OFlags {
+pub(super) fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 

@@ -13,6 +13,7 @@ use super::lock::{Locked, NotLocked};
 use super::name::State;
 use super::problem::Problem;
 use super::scan::Listed;
+use crate::control::Control;
 
 /// What was given back.
 #[derive(Debug, Default)]
@@ -56,12 +57,13 @@ impl Pool {
     }
 
     /// Removes every free segment, retired ones too, and the directories that are empty then. Segments in
-    /// use, and what is not the pool's, stay.
+    /// use, and what is not the pool's, stay. A create that is under way is waited for.
     ///
     /// # Errors
     ///
     /// As [`Pool::drain`].
     pub fn destroy(self) -> Result<Destroyed, PoolError> {
+        let _claim = self.claim(&Control::default())?;
         let scan = self.scan()?;
         let drained = self.remove(scan.segments, None, scan.problems)?;
         let mut left = Vec::new();

@@ -57,6 +57,7 @@
 //!
 //! A pool's pages stay charged to the hugetlb cgroup of the process that created them.
 
+mod claim;
 mod create;
 mod directory;
 mod drain;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use prezero_memory::pool::{Pool, PoolError, State};
 use prezero_memory::{Class, Control, Host, NodeProgress, Origin, PageBytes, PageSize};
 use prezero_testkit::{Hugepages, PrivateMount};
 
-use crate::fixture::{Fixture, PAGE, SEGMENT, View, counts, open, request, take};
+use crate::fixture::{Fixture, PAGE, SEGMENT, View, counts, open, open_directory, request, take};
 
 #[test]
 fn segments_are_whole_zero_and_closed_to_others() {
@@ -276,4 +277,42 @@ fn many_segments_are_told_of_as_one_piece_of_work() {
         "{told:?}"
     );
     assert_eq!(told.last(), Some(&(40 * PAGE, 40 * PAGE)));
+}
+
+#[test]
+fn creates_at_the_same_time_make_what_is_missing_once() {
+    let Some(fixture) = Fixture::new(16) else {
+        return;
+    };
+    for _ in 0..10 {
+        std::thread::scope(|scope| {
+            let create = || fixture.create(4 * SEGMENT, SEGMENT).map(|(_, made)| made);
+            let both = [scope.spawn(create), scope.spawn(create)];
+            let made = both.map(|one| one.join().expect("no panic").expect("pages are there"));
+            assert_eq!(made.map(|made| made.segments).iter().sum::<u64>(), 4);
+        });
+        let pool = Pool::open(&fixture.dir()).expect("a pool");
+        assert_eq!(counts(&pool), [4, 0, 0, 0, 0]);
+        pool.destroy().expect("nobody else uses it");
+    }
+}
+
+#[test]
+fn a_create_that_waits_for_another_one_ends_when_it_is_told_to() {
+    let Some(fixture) = Fixture::new(4) else {
+        return;
+    };
+    drop(fixture.pool(1));
+    let other = open_directory(&fixture.dir());
+    other.lock().expect("nobody else has it");
+    let control = Control {
+        deadline: Some(Instant::now() + Duration::from_millis(50)),
+        ..Control::default()
+    };
+    let request = request(2 * SEGMENT, SEGMENT);
+    let error = Pool::create(&fixture.dir(), &request, &Host::probe(), None, &control)
+        .expect_err("it is too late");
+    assert_eq!(error.class(), Class::Stopped);
+    drop(other);
+    assert_eq!(counts(&fixture.pool(2)), [2, 0, 0, 0, 0]);
 }

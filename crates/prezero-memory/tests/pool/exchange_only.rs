@@ -1,12 +1,14 @@
 //! A pool that says of itself that nobody may clear its dirty segments.
 
 use std::fs;
+use std::time::Duration;
 
 use prezero_memory::pool::{Pool, PoolError, PoolRequest, ScrubRequest};
 use prezero_memory::{Class, Control, Host};
 
 use crate::fixture::{
-    Fixture, SEGMENT, assert_clean_is_zero, counts, request, scrub, stain, take, up_to,
+    Fixture, SEGMENT, assert_clean_is_zero, counts, open_directory, request, scrub, stain, take,
+    up_to,
 };
 use crate::pin::seen_by_a_pin;
 
@@ -119,4 +121,23 @@ fn what_keeps_the_directory_keeps_the_marker() {
     pool.destroy().expect("readable");
     let pool = Pool::open(&fixture.dir()).expect("a pool");
     assert!(pool.is_exchange_only().expect("readable"));
+}
+
+/// Or else segments that are being added would be those of a pool that may be cleared.
+#[test]
+fn destroying_waits_for_a_create_under_way() {
+    let Some(fixture) = Fixture::new(2) else {
+        return;
+    };
+    let pool = create(&fixture, 1, true).expect("pages are there");
+    let creator = open_directory(&fixture.dir());
+    creator.lock().expect("nobody else has it");
+    std::thread::scope(|scope| {
+        let destroyed = scope.spawn(|| pool.destroy());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(fixture.dir().join("exchange-only").exists());
+        drop(creator);
+        let destroyed = destroyed.join().expect("no panic").expect("readable");
+        assert_eq!(destroyed.left.len(), 0);
+    });
 }

@@ -285,3 +285,9 @@ pub(crate) fn open(path: &Path, write: bool) -> fs::File {
         .open(path)
         .unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
+
+/// A directory, to be locked as one is that somebody creates or destroys.
+#[track_caller]
+pub(crate) fn open_directory(path: &Path) -> fs::File {
+    fs::File::open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
