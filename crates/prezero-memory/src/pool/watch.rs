@@ -35,8 +35,8 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Closed {
     names: Vec<SegmentName>,
-    /// There were more events than the kernel keeps.
-    overflow: bool,
+    /// There were more events than the kernel keeps, or a directory is gone: nobody knows what was closed.
+    unknown: bool,
 }
 
 impl Pool {
@@ -72,7 +72,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// As [`Pool::scrub`] and [`Pool::watch`]. Being stopped is none.
+    /// As [`Pool::scrub`] and [`Pool::watch`]; [`PoolError::Missing`] when the pool is destroyed. Being stopped is
+    /// none.
     pub fn scrub_on_release(
         &self,
         host: &Host,
@@ -85,6 +86,10 @@ impl Pool {
         let mut pause = FIRST_PAUSE;
         let mut first = true;
         loop {
+            if self.is_removed()? {
+                // One that was made in its place is another pool.
+                return Err(PoolError::Missing(self.path.clone()));
+            }
             self.follow(&watch)?;
             let report = self.scrub(host, request, control)?;
             let useful = report.segments > 0 || !report.left.is_empty();
@@ -127,7 +132,7 @@ impl Pool {
                 .names
                 .iter()
                 .filter(|name| name.state == State::Dirty);
-            if closed.overflow || dirty.clone().any(|name| !tried.contains(name)) {
+            if closed.unknown || dirty.clone().any(|name| !tried.contains(name)) {
                 return Ok(FIRST_PAUSE);
             }
             // The pass has opened and closed these itself; or else it was somebody else just now.
@@ -157,7 +162,7 @@ impl Watch {
     /// Of poll(2) and read(2).
     pub fn wait(&self, control: &Control<'_>, timeout: Duration) -> io::Result<bool> {
         let closed = self.closed(control, timeout)?;
-        Ok(closed.overflow || !closed.names.is_empty())
+        Ok(closed.unknown || !closed.names.is_empty())
     }
 
     fn closed(&self, control: &Control<'_>, timeout: Duration) -> io::Result<Closed> {
@@ -165,7 +170,7 @@ impl Watch {
         loop {
             let closed = self.read()?;
             let left = timeout.saturating_sub(start.elapsed());
-            let told = closed.overflow || !closed.names.is_empty();
+            let told = closed.unknown || !closed.names.is_empty();
             if told || left.is_zero() || control.stopped_by().is_some() {
                 return Ok(closed);
             }
@@ -188,7 +193,8 @@ impl Watch {
         loop {
             match reader.next() {
                 Ok(event) => {
-                    closed.overflow |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                    let unknown = ReadFlags::QUEUE_OVERFLOW | ReadFlags::IGNORED;
+                    closed.unknown |= event.events().intersects(unknown);
                     let name = event.file_name().and_then(|name| name.to_str().ok());
                     closed
                         .names

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use prezero_memory::pool::{Pool, ScrubRequest, State};
+use prezero_memory::pool::{Pool, PoolError, ScrubRequest, State};
 use prezero_memory::{Cancel, Control, Host};
 
 use crate::children::{Process, eventually, pool_dir, say, wait_to_be_killed};
@@ -144,4 +144,33 @@ fn cpu_time() -> Duration {
         seconds,
         u32::try_from(time.tv_nsec).expect("below a second"),
     )
+}
+
+/// What is made in its place is another pool, of which the scrubber would see nothing.
+#[test]
+fn a_scrubber_ends_with_the_pool_that_it_waits_for() {
+    let Some(fixture) = Fixture::new(2) else {
+        return;
+    };
+    let pool = fixture.pool(1);
+    let ready = AtomicU64::new(0);
+    let ended = std::thread::scope(|scope| {
+        let scrubber = scope.spawn(|| {
+            let control = Control {
+                deadline: Some(Instant::now() + Duration::from_secs(20)),
+                ..Control::default()
+            };
+            let request = ScrubRequest::default();
+            pool.scrub_on_release(&Host::probe(), &request, &control, &mut |_| {
+                ready.fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        eventually("it waits", || ready.load(Ordering::Relaxed) > 0);
+        let same = Pool::open(&fixture.dir()).expect("a pool");
+        assert_eq!(same.destroy().expect("nobody uses it").left.len(), 0);
+        drop(fixture.pool(1));
+        scrubber.join().expect("no panic")
+    });
+    let error = ended.expect_err("the pool is gone");
+    assert!(matches!(error, PoolError::Missing(_)), "{error}");
 }
