@@ -95,6 +95,10 @@ impl Pool {
             dir.facts(file_name),
             SegmentName::parse(file_name, self.owned.page),
         ) {
+            // Not UTF-8, and shown as it can be: nothing is found by that.
+            (Ok(None), None) if file_name.contains(char::REPLACEMENT_CHARACTER) => {
+                return scan.problems.push(unusable(ProblemKind::UnknownName));
+            }
             // Renamed or removed since it was listed.
             (Ok(None), _) => return,
             (Err(errno), _) => {

@@ -1,16 +1,18 @@
 //! Taking segments: which are locked, in which order.
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use super::Pool;
+use super::directory::node_of;
 use super::error::PoolError;
 use super::forecast::order;
 use super::holders::{Search, locked_files};
 use super::lease::Lease;
 use super::lock::{Locked, NotLocked};
 use super::name::State;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemKind};
 use super::scan::{Listed, Scan};
 
 /// After this, segments that were in use are tried once more.
@@ -137,14 +139,24 @@ impl Pool {
             max_bytes: bytes,
             exact: Some(bytes),
         };
-        match self.lock(&request)?.locked.pop() {
+        let mut found = self.lock(&request)?;
+        match found.locked.pop() {
             Some(locked) => locked.lease(),
-            None => Err(self.none_free(&request)?),
+            None => Err(self.none_free(&request, found)?),
         }
     }
 
-    /// Why nothing of the kind is free.
-    pub(super) fn none_free(&self, request: &TakeRequest) -> Result<PoolError, PoolError> {
+    /// Why nothing of the kind was found free.
+    pub(super) fn none_free(
+        &self,
+        request: &TakeRequest,
+        found: Found,
+    ) -> Result<PoolError, PoolError> {
+        // On a read-only mount, for instance: nobody uses it, and it is there.
+        let refused = found.problems.into_iter().find(|p| request.is_refused(p));
+        if let Some(refused) = refused.filter(|_| found.busy == 0) {
+            return Ok(PoolError::Untrusted(refused));
+        }
         let Scan { segments, torn, .. } = self.scan()?;
         let bytes = request.exact.unwrap_or(request.max_bytes);
         let on_node = |listed: &&Listed| request.node.is_none_or(|node| listed.dir.node == node);
@@ -211,6 +223,25 @@ impl Pool {
         here.filter(|(device, _)| *device == self.owned.device)
             .map(|(_, inode)| inode)
             .collect()
+    }
+}
+
+impl TakeRequest {
+    /// Whether a segment of the kind that is asked for is whole, as far as can be seen, and this user may not use it.
+    fn is_refused(&self, problem: &Problem) -> bool {
+        let kind = &problem.kind;
+        let refused = matches!(
+            kind,
+            ProblemKind::Unreadable { .. } | ProblemKind::Owner { .. } | ProblemKind::Mode { .. }
+        );
+        let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+        let segment = name(&problem.path).and_then(|name| name.parse().ok());
+        let dir = problem.path.parent().and_then(name);
+        let node = dir.and_then(|dir| node_of(&dir));
+        refused
+            && segment
+                .zip(node)
+                .is_some_and(|(name, node)| self.wants(node, name))
     }
 }
 

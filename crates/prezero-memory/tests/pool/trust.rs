@@ -1,6 +1,8 @@
 //! What is not a whole segment of ours is left alone and mentioned, and is never a SIGBUS.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
@@ -333,4 +335,35 @@ fn a_nodes_directory_is_no_pool() {
     }
     assert_eq!(fixture.names().len(), 1, "nothing was made there");
     assert!(!dir.join("node77").exists());
+}
+
+#[test]
+fn a_name_that_is_no_text() {
+    let Some((fixture, path)) = with_dirty(2) else {
+        return;
+    };
+    let odd = path.with_file_name(OsStr::from_bytes(b"odd\xff"));
+    fs::write(&odd, "").expect("an empty file");
+    let pool = Pool::open(&fixture.dir()).expect("a pool");
+    let status = pool.status().expect("readable");
+    let kinds: Vec<&ProblemKind> = status.problems.iter().map(|p| &p.kind).collect();
+    assert_eq!(kinds, [&ProblemKind::UnknownName]);
+    let destroyed = pool.destroy().expect("readable");
+    assert_eq!(destroyed.drained.problems, status.problems);
+    assert!(odd.exists());
+}
+
+#[test]
+fn who_asks_for_the_only_segment_and_may_not_use_it_is_told_why() {
+    let Some((fixture, path)) = with_dirty(2) else {
+        return;
+    };
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("ours");
+    let pool = Pool::open(&fixture.dir()).expect("a pool");
+    let error = pool.take_one(SEGMENT, None).expect_err("open to others");
+    assert!(matches!(error, PoolError::Untrusted(_)), "{error}");
+    assert_eq!(error.fix(), Some(format!("chmod 600 {}", path.display())));
+    // Another length, or another node, is another matter.
+    let error = pool.take_one(PAGE, None).expect_err("none");
+    assert!(matches!(error, PoolError::NoSegment { .. }), "{error}");
 }

@@ -42,11 +42,11 @@ impl Pool {
         let dirty = request.exchange || !self.is_exchange_only()?;
         let mut report = ScrubReport::default();
         loop {
-            let found = self.lock_also_dirty(&wanted, dirty)?;
-            let Some(locked) = found.locked.into_iter().next() else {
+            let mut found = self.lock_also_dirty(&wanted, dirty)?;
+            let Some(locked) = found.locked.pop() else {
                 return Err(match report.left.pop() {
                     Some(left) => PoolError::NotCleaned(left),
-                    None => self.none_free(&wanted)?,
+                    None => self.none_free(&wanted, found)?,
                 });
             };
             let clean = if locked.name().state == State::Clean {
