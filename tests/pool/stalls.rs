@@ -5,8 +5,8 @@ use std::time::Duration;
 use libc::{SIGINT, SIGTERM};
 use prezero_testkit::thread_names_of;
 
-use crate::command::{Running, error_of};
-use crate::fixture::{Fixture, SEGMENT, eventually, size_of};
+use crate::command::{Running, error_of, finish, prezero};
+use crate::fixture::{Fixture, PAGE, SEGMENT, eventually, size_of};
 use crate::sys::{Halted, kill};
 
 /// Halts the only worker of a command, which begins with one.
@@ -30,43 +30,53 @@ fn halted(running: &Running) -> Halted {
 #[test]
 fn create_and_scrub_tell_of_a_stall_and_end_when_they_are_told_to() {
     // Long enough to be caught: at a rate, or because of its size.
-    let Some(fixture) = Fixture::new(256) else {
+    let Some(fixture) = Fixture::new(256 + 16) else {
         return;
     };
+    let free = fixture.pages.counters().free;
     fixture.pool("create", &size_of(8)).exits_with(0);
     fixture.stain_all();
+    let (pool, exchanged) = (fixture.dir(), fixture.mount().join("exchanged"));
+    let shown = exchanged.display();
+    for args in [
+        format!("pool create {shown} --exchange-only --size 32M --segment 32M"),
+        format!("exec --pool {shown} --memory 32M -- true {{path}}"),
+    ] {
+        finish(prezero(&args)).exits_with(0);
+    }
     let more = format!("{} --threads 1 --json", size_of(128));
+    let slowly = "--rate 4M --threads 1 --json";
     let commands = [
-        ("create", more.as_str(), SIGINT),
-        ("scrub", "--rate 4M --threads 1 --json", SIGTERM),
+        (&pool, "create", more.as_str(), SIGINT, "populated"),
+        (&pool, "scrub", slowly, SIGTERM, "cleared"),
+        (&exchanged, "scrub", slowly, SIGTERM, "populated"),
     ];
     let started: Vec<_> = commands
         .iter()
-        .map(|(what, args, _)| {
-            let running = Running::start(fixture.command(what, args));
+        .map(|(pool, what, args, ..)| {
+            let command = format!("pool {what} {} {args}", pool.display());
+            let running = Running::start(prezero(&command));
             let halted = halted(&running);
             (running, halted)
         })
         .collect();
     std::thread::sleep(Duration::from_secs(12));
-    for ((.., signal), (running, _)) in commands.iter().zip(&started) {
+    for ((_, _, _, signal, _), (running, _)) in commands.iter().zip(&started) {
         kill(running.pid(), *signal);
     }
-    for ((what, ..), (running, halted)) in commands.iter().zip(started) {
+    for ((pool, what, _, _, done), (running, halted)) in commands.iter().zip(started) {
         let ran = running.finish_within(Duration::from_secs(60)).exits_with(6);
         drop(halted);
         let told = ran.stderr.lines().next().unwrap_or_default();
-        let done = if *what == "create" {
-            "populated"
-        } else {
-            "cleared"
-        };
         let says = format!("warning: No page was {done} for 1");
         assert!(told.starts_with(&says), "{ran:#?}");
         assert!(told.contains(" on node 0"), "{told}");
         let report = ran.json();
         assert_eq!(report["schema"], format!("prezero/pool-{what}/1"));
-        assert_eq!(report["pool"], fixture.dir().display().to_string());
+        assert_eq!(report["pool"], pool.display().to_string());
+        if *what == "scrub" {
+            assert_eq!(report["exchange"], *done == "populated", "{report:#}");
+        }
         let (class, message, fix) = error_of(&report);
         assert_eq!(class, "stopped");
         assert!(message.starts_with("Stopped while the kernel"), "{message}");
@@ -76,7 +86,9 @@ fn create_and_scrub_tell_of_a_stall_and_end_when_they_are_told_to() {
     let [clean, dirty, leased, ..] = fixture.counts();
     assert!(clean + dirty < 128 && leased == 0, "{clean} {dirty}");
     assert_eq!(fixture.lies(), 0);
-    let pages = (clean + dirty) * SEGMENT / crate::fixture::PAGE;
-    let counters = fixture.pages.counters();
-    assert!(counters.total - counters.free >= pages);
+    std::fs::remove_dir_all(&exchanged).expect("it is ours");
+    let pages = (clean + dirty) * SEGMENT / PAGE;
+    eventually("nothing else is taken", || {
+        fixture.pages.counters().free == free - pages
+    });
 }

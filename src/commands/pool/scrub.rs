@@ -47,21 +47,22 @@ fn run(args: &PoolScrubArgs, cancel: &Cancel, report: &mut ScrubReport) -> Resul
     };
     let (dir, host) = place(args.dir.as_deref())?;
     report.pool = Some(dir.clone());
-    report.exchange = args.exchange;
     let pool = Pool::open(&dir)?;
-    if let Some(method) = method.filter(|_| pool.is_exchange_only().unwrap_or(false)) {
+    let exchange_only = pool.is_exchange_only()?;
+    report.exchange = args.exchange || exchange_only;
+    if let Some(method) = method.filter(|_| exchange_only) {
         output::warn(&format!(
             "--method {method} has nothing to do: {} is exchange-only, and the kernel clears its fresh pages",
             dir.display()
         ));
     }
+    let work = match report.exchange {
+        true => &POPULATE,
+        false => &CLEAR,
+    };
     let report = RefCell::new(report);
     let last_words = |failure| {
         let _ = finish(&mut report.borrow().clone(), Err(failure), args.json);
-    };
-    let work = match args.exchange {
-        true => &POPULATE,
-        false => &CLEAR,
     };
     let stall_watch = StallWatch::new(work, stall::LOOK, &last_words);
     let stalled = |stall: &Stall| stall_watch.see(stall);

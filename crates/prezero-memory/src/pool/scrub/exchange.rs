@@ -10,6 +10,7 @@
 //! for the pin, and what is populated in its place is another page. That is what exchanging is for. Until the pin
 //! is gone the kernel has a page less to give, and without a spare one its segment stays torn.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, fstat};
@@ -19,7 +20,7 @@ use super::super::lock::Locked;
 use super::super::mapped::Mapped;
 use super::report::refused;
 use super::{Left, Pass, ScrubReport, finish};
-use crate::control::Control;
+use crate::control::{Control, Stall};
 use crate::plan::Origin;
 use crate::populate::{PopulateError, populate};
 use crate::size::PageBytes;
@@ -104,9 +105,22 @@ impl Pass<'_> {
         };
         // Clearing comes after it, and is what is told of then.
         let progress = control.progress.filter(|_| which == Refill::All);
+        // A piece is not stopped half-way, but who watches has to know that it was asked for.
+        let asked: Cell<Option<Instant>> = Cell::new(None);
+        let stalled = |stall: &Stall| {
+            if control.stopped_by().is_some() && asked.get().is_none() {
+                asked.set(Some(Instant::now()));
+            }
+            if let Some(tell) = control.stalled {
+                tell(&Stall {
+                    stopping: asked.get().map(|asked| asked.elapsed()),
+                    ..stall.clone()
+                });
+            }
+        };
         let to_its_end = Control {
             progress,
-            stalled: control.stalled,
+            stalled: Some(&stalled),
             ..Control::default()
         };
         let mut offset = 0;
