@@ -89,7 +89,7 @@ fn run(
         clock: Stopwatch::new(start),
         populated,
         leased: None,
-        unfit: false,
+        unfit_in: None,
     };
     let segments = machine.lock_segments(&host, &mut request)?;
     let mut growth = None;

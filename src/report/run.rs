@@ -216,10 +216,24 @@ impl Report {
         self.clear = cleared.choices.iter().map(ClearChoice::from).collect();
     }
 
-    /// Tells the user at once, and the report.
+    /// Tells the user at once, and the report; not again what was told, as by a plan that is made once more.
     pub(crate) fn warn(&mut self, warning: String) {
-        output::warn(&warning);
-        self.warnings.push(warning);
+        if !self.warnings.contains(&warning) {
+            output::warn(&warning);
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Phases that go on after another one are one.
+    fn add_phase(&mut self, name: &'static str, time: Duration, bytes: u64) {
+        let ns = nanoseconds(time);
+        match self.phases.iter_mut().find(|phase| phase.name == name) {
+            Some(phase) => {
+                phase.ns += ns;
+                phase.bytes += bytes;
+            }
+            None => self.phases.push(Phase { name, ns, bytes }),
+        }
     }
 }
 
@@ -239,17 +253,10 @@ impl Stopwatch {
         self.start
     }
 
-    /// Ends the phase that began at the end of the last one. A phase that was interrupted by another one goes on.
+    /// Ends the phase that began at the end of the last one.
     pub(crate) fn lap(&mut self, report: &mut Report, name: &'static str, bytes: u64) {
         let now = Instant::now();
-        let ns = nanoseconds(now - self.last);
-        match report.phases.iter_mut().find(|phase| phase.name == name) {
-            Some(phase) => {
-                phase.ns += ns;
-                phase.bytes += bytes;
-            }
-            None => report.phases.push(Phase { name, ns, bytes }),
-        }
+        report.add_phase(name, now - self.last, bytes);
         self.last = now;
     }
 
@@ -261,16 +268,33 @@ impl Stopwatch {
         time: Duration,
         bytes: u64,
     ) {
-        report.phases.push(Phase {
-            name,
-            ns: nanoseconds(time),
-            bytes,
-        });
+        report.add_phase(name, time, bytes);
         self.last += time;
     }
 
     /// From the start of `main` to the end of the last phase.
     pub(crate) fn so_far(&self) -> u64 {
         nanoseconds(self.last - self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_again_is_one_phase_and_told_once() {
+        let mut report = Report::new();
+        let mut clock = Stopwatch::new(Instant::now());
+        for _ in 0..2 {
+            report.warn("of the plan".to_owned());
+            clock.lap_of(&mut report, "calibrate", Duration::ZERO, 2);
+            clock.lap(&mut report, "clear", 3);
+        }
+        let phases: Vec<_> = report.phases.iter().map(|of| (of.name, of.bytes)).collect();
+        assert_eq!(phases, [("calibrate", 4), ("clear", 6)]);
+        let all: u64 = report.phases.iter().map(|of| of.ns).sum();
+        assert_eq!(all, clock.so_far());
+        assert_eq!(report.warnings, ["of the plan"]);
     }
 }

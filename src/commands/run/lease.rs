@@ -33,7 +33,6 @@ impl Segments {
             return Ok(Self::default());
         };
         let mut locked: Vec<Locked> = Vec::new();
-        let mut told = Vec::new();
         for_each_zone(request, |wanted| {
             let found = pool.lock(wanted)?;
             let bytes = found.bytes();
@@ -42,11 +41,8 @@ impl Segments {
             if let Some(warning) = in_use(busy, wanted.max_bytes - bytes) {
                 warn(warning);
             }
-            for problem in found.problems {
-                if !told.contains(&problem) {
-                    warn(output::pool::left_alone(&(&problem).into()));
-                    told.push(problem);
-                }
+            for problem in &found.problems {
+                warn(output::pool::left_alone(&problem.into()));
             }
             locked.extend(found.locked);
             Ok(bytes)

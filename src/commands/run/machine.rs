@@ -36,8 +36,9 @@ pub(super) struct Machine<'a> {
     pub(super) populated: &'a dyn Fn(&GuestRam<Populated>),
     /// The segments that the memory is made of, with their pool.
     pub(super) leased: Option<(PathBuf, Vec<SegmentName>)>,
-    /// Set where a page has a hardware error, or is on another node than planned: it may be a segment's.
-    pub(super) unfit: bool,
+    /// The phase that came upon a page with a hardware error, or on another node than planned: it may be a
+    /// segment's.
+    pub(super) unfit_in: Option<&'static str>,
 }
 
 impl Machine<'_> {
@@ -103,6 +104,7 @@ impl Machine<'_> {
                 // Each time there are fewer segments.
                 Err(_) if self.retire_unfit() => {
                     let (again, segments) = self.plan_again(&mut request)?;
+                    self.lap("plan", 0);
                     (planned, reserved) = self.reserve(again, &mut request, segments)?;
                 }
                 Err(failure) => return Err(failure),
@@ -217,15 +219,16 @@ impl Machine<'_> {
 
     /// Retires the segments that such a page is of, after their memory was let go. False if there is none.
     fn retire_unfit(&mut self) -> bool {
-        let Some((dir, names)) = self.leased.take().filter(|_| self.unfit) else {
+        let (Some(phase), Some((dir, names))) = (self.unfit_in.take(), self.leased.take()) else {
             return false;
         };
-        self.unfit = false;
+        self.lap(phase, 0);
         let retired = Pool::open(&dir).and_then(|pool| pool.retire_unfit(&names));
         let retired = retired.unwrap_or_default();
         for left in &retired {
             self.report.warn(left.to_string());
         }
+        self.lap("lease", 0);
         !retired.is_empty()
     }
 

@@ -49,7 +49,7 @@ impl Machine<'_> {
             reserved.populate(workers, control)
         });
         let (populated, done) = populated.map_err(|failed| {
-            self.unfit = failed.error.is_poison();
+            self.unfit_in = failed.error.is_poison().then_some("populate");
             failed.error
         })?;
         self.report.set_workers(&done.workers);
@@ -106,7 +106,7 @@ impl Machine<'_> {
         cleared: GuestRam<Cleared>,
     ) -> Result<GuestRam<Zeroed>, Failure> {
         let (zeroed, placement) = cleared.check_placement(&self.control).map_err(|failed| {
-            self.unfit = failed.error.is_misplaced();
+            self.unfit_in = failed.error.is_misplaced().then_some("verify");
             failed.error
         })?;
         if let Some(warning) = placement.warning() {
