@@ -73,8 +73,9 @@ impl Recycled {
         // Those that have lost pages are counted already.
         let others = status.problems.iter();
         for problem in others.filter(|problem| !problem.kind.is_incomplete()) {
-            let fix = PoolError::Untrusted(problem.clone()).fix();
-            let fix = fix.unwrap_or_else(|| format!("ls -la {}", problem.path.display()));
+            let fix = problem
+                .fix()
+                .unwrap_or_else(|| format!("ls -la {}", problem.path.display()));
             self.findings
                 .push(Finding::warning(NAME, problem.to_string(), fix));
         }

@@ -1,10 +1,7 @@
 //! What could be locked, without locking it: for those who only want to know.
 
-use std::cmp::Reverse;
-
-use super::name::{SegmentName, State};
 use super::status::{Segment, Status, Use};
-use super::take::TakeRequest;
+use super::take::{TakeRequest, order};
 use crate::plan::{Origin, Recycled};
 use crate::size::PageBytes;
 
@@ -81,24 +78,11 @@ impl Forecast<'_> {
     }
 }
 
-impl TakeRequest {
-    /// Whether a segment of a node is of the kind that is asked for.
-    pub(super) fn wants(&self, node: u32, name: SegmentName) -> bool {
-        name.state.origin().is_some()
-            && self.node.is_none_or(|wanted| node == wanted)
-            && self.exact.is_none_or(|bytes| name.bytes == bytes)
-    }
-}
-
-/// The order of taking: clean ones first, then dirty ones, the largest first of each.
-pub(super) fn order(name: SegmentName) -> (State, Reverse<u64>) {
-    (name.state, Reverse(name.bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use prezero_host::PageSize;
 
+    use super::super::name::State;
     use super::*;
 
     const PAGE: u64 = 2 << 20;

@@ -1,5 +1,6 @@
 //! Taking segments: which are locked, in which order.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -7,11 +8,10 @@ use std::time::Duration;
 use super::Pool;
 use super::directory::node_of;
 use super::error::PoolError;
-use super::forecast::order;
 use super::holders::{Search, locked_files};
 use super::lease::Lease;
 use super::lock::{Locked, NotLocked};
-use super::name::State;
+use super::name::{SegmentName, State};
 use super::problem::{Problem, ProblemKind};
 use super::scan::{Listed, Scan};
 
@@ -27,6 +27,15 @@ pub struct TakeRequest {
     pub max_bytes: u64,
     /// The length each has to have, in bytes; any length if `None`.
     pub exact: Option<u64>,
+}
+
+impl TakeRequest {
+    /// Whether a segment of a node is of the kind that is asked for.
+    pub(super) fn wants(&self, node: u32, name: SegmentName) -> bool {
+        name.state.origin().is_some()
+            && self.node.is_none_or(|wanted| node == wanted)
+            && self.exact.is_none_or(|bytes| name.bytes == bytes)
+    }
 }
 
 /// What could be locked.
@@ -243,6 +252,11 @@ impl TakeRequest {
                 .zip(node)
                 .is_some_and(|(name, node)| self.wants(node, name))
     }
+}
+
+/// The order of taking: clean ones first, then dirty ones, the largest first of each.
+pub(super) fn order(name: SegmentName) -> (State, Reverse<u64>) {
+    (name.state, Reverse(name.bytes))
 }
 
 /// The segments that a request would take, in the order of taking.
