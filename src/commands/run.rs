@@ -53,8 +53,8 @@ fn finish(report: &mut Report, result: Result<(), Failure>, json: bool) -> ExitC
 }
 
 /// Locks segments of a pool, adds the hugepages that are missing besides where asked to, starts the
-/// machine, and gives them back. `populated` sees the
-/// memory before the nodes of its pages are checked, `registered` just before the guest does.
+/// machine, and gives them back. `populated` sees the memory before the nodes of its pages are checked,
+/// `registered` just before the guest does.
 fn run(
     args: &RunArgs,
     start: Instant,

@@ -1,4 +1,5 @@
-//! The reports of `prezero pool` as data: schemas `prezero/pool-create/1` and `prezero/pool-status/1`. Sizes are bytes, times nanoseconds.
+//! The reports of `prezero pool` as data: schemas `prezero/pool-create/1` and `prezero/pool-status/1`. Sizes are bytes,
+//! times nanoseconds.
 
 use std::path::PathBuf;
 

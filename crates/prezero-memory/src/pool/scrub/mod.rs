@@ -38,10 +38,10 @@ impl Pool {
     /// run only where nothing else wants the CPU (`SCHED_IDLE`). A segment is renamed to clean after all of
     /// it was cleared and fenced, if nobody else has it open then; until that it is dirty, whatever happens.
     ///
-    /// With `exchange`, and of a pool that is [exchange-only](Pool::is_exchange_only), the pages of a segment go back to the kernel and fresh ones take their place in its
-    /// file, a piece at a time. Pages that cannot be had again were taken by somebody else, or are pinned:
-    /// [`Left::Incomplete`] says so in numbers, and the pass ends. Fresh pages are charged to this process's
-    /// cgroup.
+    /// With `exchange`, and of a pool that is [exchange-only](Pool::is_exchange_only), the pages of a segment
+    /// go back to the kernel and fresh ones take their place in its file, a piece at a time. Pages that cannot
+    /// be had again were taken by somebody else, or are pinned: [`Left::Incomplete`] says so in numbers, and
+    /// the pass ends. Fresh pages are charged to this process's cgroup.
     ///
     /// A free dirty segment of which pages are missing is filled up with fresh ones first: a guest's balloon
     /// gave them back, or an exchange was killed.
