@@ -87,7 +87,7 @@ fn print(setup: &Setup, size: u64, ways: &[OfWay]) {
         let to_the_end = of.to_the_end.iter().filter(|at_work| **at_work).count();
         println!("{way:15} {ms:>8.1} {cost:>6.1} %  {to_the_end} of {rounds}");
     }
-    println!("(under 10 % are asked)\n");
+    println!("(less than 10 % is the aim)\n");
 }
 
 /// A scrub beside. Killed on drop, which leaves dirty what it has not cleared.

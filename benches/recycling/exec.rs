@@ -47,7 +47,7 @@ pub(crate) fn measure(setup: &Setup) -> Result<Option<Value>> {
         );
         println!("{way:11} {ms:>8.1} {ratio:>10.4}");
     }
-    println!("(0.10 at most are asked of a clean segment)\n");
+    println!("(0.10 at most is the aim for a clean segment)\n");
     let ways = WAYS.iter().zip(&seconds).map(|(way, of)| {
         let (ratio, by_round) = (ratio_of_medians(of, &seconds[0]), ratio(of, &seconds[0]));
         json!({ "way": way, "seconds": of, "to_prealloc": ratio, "to_prealloc_by_round": by_round })

@@ -64,7 +64,7 @@ pub(crate) fn measure(setup: &Setup) -> Result<Option<Value>> {
             None => println!("   none {:>8.2}", measured / 1e9),
         }
     }
-    println!("(between 0.9 and 1.1 are asked)\n");
+    println!("(0.9 to 1.1 is the aim)\n");
     let rates = RATES.iter().zip(&measured).map(
         |(rate, measured)| json!({ "bytes_per_second_asked": rate, "bytes_per_second": measured }),
     );

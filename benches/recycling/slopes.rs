@@ -153,7 +153,9 @@ fn print(setup: &Setup, page: PageSize, segment: u64, all: &[OfSize]) {
         let clear = ratio(&largest.all(0, Run::populate), &largest.all(1, Run::clear));
         let own = |run: &Run| run.created() - run.kvm() - run.mapping();
         let own = median(largest.all(2, own).into_iter());
-        println!("clean: {own:.2} ms are neither KVM's ioctls nor mapping (5 at most are asked)");
-        println!("dirty: cleared at {clear:.2} times the rate of populating fresh pages (2.4)\n");
+        println!("clean: {own:.2} ms are neither KVM's ioctls nor mapping (5 at most is the aim)");
+        println!(
+            "dirty: cleared at {clear:.2} times the rate of populating fresh pages (2.4 is the aim)\n"
+        );
     }
 }
