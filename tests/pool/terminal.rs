@@ -8,7 +8,8 @@ use prezero_testkit::skip;
 use crate::fixture::Fixture;
 use crate::sys::Terminal;
 
-/// Counts what it gets until a second or so after the first, or for ten seconds. A shell would count two that come at once as one.
+/// Counts what it gets until a second or so after the first, or for ten seconds. A shell would count two that come at
+/// once as one.
 const COUNTING: &str = r#"
     my %n;
     for my $s (qw(INT QUIT HUP WINCH)) { $SIG{$s} = sub { $n{$s}++ } }

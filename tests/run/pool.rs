@@ -1,96 +1,20 @@
 //! Guests on recycled hugepages: clean segments, dirty ones cleared on the way, fresh pages for the rest.
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use prezero_memory::pool::{Pool, PoolRequest, State, TakeRequest, Use};
-use prezero_memory::{Control, Host, PageBytes, PageSize};
-use prezero_testkit::{Hugepages, PrivateMount, require_kvm};
+use prezero_memory::pool::TakeRequest;
+use prezero_testkit::{Hugepages, punch, require_kvm};
 use serde_json::Value;
 
-use crate::command::{Ran, finish, prezero, run};
-use crate::contract::{list, number, text};
+use crate::command::{prezero, run};
+use crate::contract::{list, number};
 use crate::killed::{killed, length_of};
+use crate::pooled::{MIB, PAGE, Pooled, SEGMENT, is_zero, regions};
 use crate::reserve::{may_reserve, until_total};
-use crate::sys::{fill, punch};
-
-const MIB: u64 = 1 << 20;
-const PAGE: u64 = 2 * MIB;
-const SEGMENT: u64 = 16 * MIB;
-
-/// A mount of this thread, with a pool at the default place.
-struct Pooled {
-    pool: Pool,
-    mount: PrivateMount,
-    pages: Hugepages,
-}
-
-impl Pooled {
-    fn new(segments: u64, pages: u64) -> Option<Self> {
-        Self::on(Hugepages::take(PAGE, pages)?, segments, false)
-    }
-
-    fn on(pages: Hugepages, segments: u64, exchange_only: bool) -> Option<Self> {
-        let mount = PrivateMount::hugetlbfs(PAGE)?;
-        let host = Host::probe();
-        let request = PoolRequest {
-            bytes: segments * SEGMENT,
-            segment: PageBytes::new(SEGMENT, PageSize::HUGE_2M).expect("whole pages"),
-            nodes: vec![host.nodes[0].id],
-            exchange_only,
-        };
-        let dir = mount.path().join("prezero");
-        let made = Pool::create(&dir, &request, &host, None, &Control::default());
-        let (pool, _) = made.expect("the pages are there");
-        Some(Self { pool, mount, pages })
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.mount.path().join("prezero")
-    }
-
-    /// (clean, dirty) segments that are free.
-    fn free(&self) -> (usize, usize) {
-        let status = self.pool.status().expect("a pool");
-        let count = |state| {
-            let all = status.segments.iter();
-            all.filter(|segment| segment.name.state == state && segment.usage == Use::Free)
-                .count()
-        };
-        (count(State::Clean), count(State::Dirty))
-    }
-
-    fn segments(&self) -> Vec<PathBuf> {
-        let node = fs::read_dir(self.dir()).expect("a pool").next();
-        let node = node.expect("one node").expect("readable").path();
-        let names = fs::read_dir(node).expect("a node");
-        names.map(|name| name.expect("readable").path()).collect()
-    }
-}
-
-/// Regions as (backing, origin, cleared_by, MiB).
-fn regions(report: &Value) -> Vec<(&str, &str, &str, u64)> {
-    let regions = list(report, "regions").iter();
-    regions
-        .map(|region| {
-            (
-                text(region, "backing"),
-                text(region, "origin"),
-                text(region, "cleared_by"),
-                number(region, "len") / MIB,
-            )
-        })
-        .collect()
-}
-
-#[track_caller]
-fn is_zero(ran: Ran, bytes: u64) -> Value {
-    let report = ran.exits_with(0).json();
-    assert_eq!(number(&report["guest"], "scanned_bytes"), bytes);
-    assert_eq!(number(&report["guest"], "nonzero_bytes"), 0);
-    report
-}
+use crate::sys::fill;
 
 /// Writes to every page of every free segment, as a guest might.
 fn stain(pool: &Path, segments: &[PathBuf]) {
@@ -239,19 +163,16 @@ fn the_pool_at_the_default_place_is_used_unless_none_is_asked_for() {
     let report = is_zero(run(&format!("{memory} --json --pool none")), 16 * MIB);
     assert_eq!(regions(&report), [("memfd", "fresh", "kernel", 16)]);
     assert!(report.get("pool").is_none());
-    let ran = run(memory).exits_with(0);
-    if !ran.stdout.contains("1 clean segment (16 MiB) of ") {
-        // Another mount of that page size comes first on this host.
-        assert!(
-            Host::probe().mounts[0].path != pooled.mount.path(),
-            "{ran:#?}"
-        );
+    if !pooled.is_at_default_place() {
         return;
     }
-    assert!(
-        ran.stdout.contains("2 MiB hugepages (pool, clean)"),
-        "{ran:#?}"
-    );
+    let ran = run(memory).exits_with(0);
+    for part in [
+        "1 clean segment (16 MiB) of ",
+        "2 MiB hugepages (pool, clean)",
+    ] {
+        assert!(ran.stdout.contains(part), "{ran:#?}");
+    }
     assert_eq!(pooled.free(), (0, 1));
 }
 
@@ -300,7 +221,9 @@ fn broken_segments_are_mentioned_and_the_guest_gets_others() {
     file(cut)
         .and_then(|file| file.set_len(PAGE))
         .expect("it can be cut");
-    punch(punched, PAGE);
+    file(punched)
+        .and_then(|file| punch(file.as_fd(), 0, PAGE))
+        .expect("it can be punched");
     fs::set_permissions(open, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let memory = format!(
         "--memory size=32M,hugepages=on --prealloc --verify --pool {} --json",
@@ -361,117 +284,6 @@ fn pages_are_reserved_only_for_what_segments_do_not_supply() {
     let report = guest(32, "none");
     assert_eq!(grown(&report), [(16, 16)], "{report:#}");
     assert_eq!(given_back(), before.total);
-}
-
-#[test]
-fn plan_and_doctor_foresee_what_a_run_takes_and_change_nothing() {
-    if !require_kvm() {
-        return;
-    }
-    let Some(pooled) = Pooled::new(3, 40) else {
-        return;
-    };
-    // One dirty, one leased, one clean.
-    let one = TakeRequest {
-        max_bytes: SEGMENT,
-        ..TakeRequest::default()
-    };
-    drop(pooled.pool.take(&one).expect("it is free"));
-    let lease = pooled.pool.take(&one).expect("it is free");
-    assert_eq!(pooled.free(), (1, 1));
-    let before = pooled.segments();
-    let args = format!(
-        "--memory size=48M,hugepages=on,host_numa_node=0 --prealloc --json --pool {}",
-        pooled.dir().display()
-    );
-    let seen = ["plan", "doctor"].map(|command| {
-        let seen = finish(prezero(&format!("{command} {args}"))).exits_with(0);
-        assert_eq!(pooled.segments(), before, "{command} changed the pool");
-        seen.json()
-    });
-    let report = run(&args).exits_with(0).json();
-    let of_pool = |origin, by| ("pool", origin, by, 16);
-    let fresh = ("memfd", "fresh", "kernel", 16);
-    let taken = [of_pool("clean", "none"), of_pool("dirty", "user"), fresh];
-    assert_eq!(regions(&report), taken);
-    let [plan, doctor] = &seen;
-    assert_eq!(plan["regions"], report["regions"]);
-    assert_eq!(doctor["regions"], report["regions"]);
-    assert_eq!(plan["pool"], report["pool"]);
-    for key in ["clean_bytes", "dirty_bytes", "fresh_bytes"] {
-        assert_eq!(report["pool"][key], SEGMENT, "{report:#}");
-    }
-    assert_eq!(plan["warnings"], report["warnings"]);
-    let total = &doctor["recycled"][0]["totals"][0];
-    for state in ["clean", "dirty", "leased"] {
-        assert_eq!(total[state]["segments"], 1, "{doctor:#}");
-    }
-    drop(lease);
-    // What takes none foresees none.
-    let args = "--memory size=48M,hugepages=on --prealloc --json --pool none";
-    for command in ["plan", "doctor"] {
-        let seen = finish(prezero(&format!("{command} {args}"))).exits_with(0);
-        assert_eq!(regions(&seen.json()), [("memfd", "fresh", "kernel", 48)]);
-    }
-}
-
-#[test]
-fn doctor_says_what_the_pool_at_the_default_place_has() {
-    let Some(pooled) = Pooled::new(2, 16) else {
-        return;
-    };
-    let dir = pooled.dir();
-    if Host::probe()
-        .mount_for(PageSize::HUGE_2M)
-        .is_none_or(|mount| mount.path != pooled.mount.path())
-    {
-        // Another mount of that page size comes first on this host.
-        return;
-    }
-    let pool = || -> Vec<(String, String)> {
-        let report = finish(prezero("doctor --json")).json();
-        let findings = list(&report, "findings").iter();
-        let of_pool = findings.filter(|finding| finding["name"] == "pool");
-        of_pool
-            .map(|found| (text(found, "level").into(), text(found, "message").into()))
-            .collect()
-    };
-    let has = format!(
-        "{}, on pages of 2 MiB: node 0: 32 MiB clean, 0 bytes dirty, 0 bytes leased",
-        dir.display()
-    );
-    assert_eq!(pool(), [("ok".into(), has.clone())]);
-    fs::write(dir.join("notes"), "").expect("a new file");
-    let notes = format!("{}/notes is not a name of a pool's", dir.display());
-    assert_eq!(pool(), [("ok".into(), has), ("warning".into(), notes)]);
-    // A run leaves alone what others may change, and says so.
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let unused = format!(
-        "The pool is not used: {} is open to others (mode 0755)",
-        dir.display()
-    );
-    assert_eq!(pool(), [("warning".into(), unused)]);
-}
-
-#[test]
-fn plan_and_doctor_refuse_the_pool_that_a_run_refuses() {
-    let args = "--memory size=2M,hugepages=on --pool /proc --json";
-    let report = run(args).exits_with(2).json();
-    for command in ["plan", "doctor"] {
-        let seen = finish(prezero(&format!("{command} {args}"))).exits_with(2);
-        assert_eq!(seen.json()["error"], report["error"], "{command}");
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hosts/one-node");
-        let recorded = format!("{command} {args} --root {root}");
-        let refused = finish(prezero(&recorded)).exits_with(2).json();
-        let message = text(&refused["error"], "message");
-        assert!(message.contains("recorded"), "{message}");
-    }
-    // Ordinary memory is not in segments, so that nobody looks.
-    let args = "--memory size=2M,hugepages=off --pool /proc --json";
-    for command in ["plan", "doctor", "run"] {
-        let ran = finish(prezero(&format!("{command} {args}")));
-        assert_ne!(ran.status.code(), Some(2), "{ran:#?}");
-    }
 }
 
 #[test]

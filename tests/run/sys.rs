@@ -135,15 +135,6 @@ impl Drop for Reserved {
     }
 }
 
-/// Gives the first bytes of a file back, as a guest's balloon does.
-pub(crate) fn punch(path: &Path, len: u64) {
-    let file = File::options().write(true).open(path).expect("a file");
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: numbers and a descriptor only.
-    let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, len.cast_signed()) };
-    assert_eq!(punched, 0);
-}
-
 /// Writes `byte` to every byte of a file of `len` bytes, through a mapping: hugetlbfs has no write(2).
 pub(crate) fn fill(path: &Path, len: u64, byte: u8) {
     let file = File::options().read(true).write(true).open(path);

@@ -9,7 +9,7 @@ use prezero_memory::{
     ClearExtents, ClearRequest, Control, Dirty, Failed, GuestMemory, GuestRam, MethodChoice,
     Origin, Plan, PopulateReport, Populated, Reason, RepopulateError, Workers,
 };
-use prezero_testkit::Hugepages;
+use prezero_testkit::{Hugepages, punch};
 use registrar::Book;
 use requests::{PAGE, cleared, eager, huge, planned, populated, reads_as_zero, scribble, zeroed};
 use vm_memory::{Bytes, GuestAddress};
@@ -103,8 +103,7 @@ fn a_page_that_the_guest_gave_back_is_populated_before_it_is_cleared() {
     let slot = ram.slots().next().expect("one slot");
     scribble(slot.hva, slot.len);
     let (file, _) = ram.files().flatten().next().expect("a memfd");
-    let punched = balloon::punch(file, PAGE * 2, PAGE);
-    assert!(punched, "hugetlb memfds take holes");
+    punch(file, PAGE * 2, PAGE).expect("hugetlb memfds take holes");
     let before = pages.counters().free;
     let (ram, _) = again(ram.unregister(), &workers).expect("nobody has it");
     assert_eq!(pages.counters().free, before - 1);
@@ -114,18 +113,6 @@ fn a_page_that_the_guest_gave_back_is_populated_before_it_is_cleared() {
     assert!(reads_as_zero(slot.hva, slot.len));
     drop((ram, workers));
     pages.assert_clean();
-}
-
-mod balloon {
-    use std::os::fd::{AsRawFd, BorrowedFd};
-
-    /// A hole, as a balloon device makes one (fallocate(2)).
-    pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let (offset, len) = (offset.cast_signed(), len.cast_signed());
-        // SAFETY: numbers and a descriptor only.
-        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) == 0 }
-    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! pages.assert_clean();
 //! ```
 
+mod balloon;
 mod hugepages;
 pub mod kernel;
 mod lock;
@@ -22,6 +23,7 @@ mod require;
 mod seccomp;
 mod sys;
 
+pub use balloon::punch;
 pub use hugepages::Hugepages;
 pub use lock::MachineLock;
 pub use mount::PrivateMount;

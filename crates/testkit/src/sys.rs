@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
@@ -72,6 +72,19 @@ pub(crate) fn mount_hugetlbfs(dir: &CStr, page_size: u64) -> io::Result<()> {
 pub(crate) fn unmount(dir: &CStr) {
     // SAFETY: the pointer is a NUL-terminated string. What is detached stays for those who use it.
     unsafe { libc::umount2(dir.as_ptr(), libc::MNT_DETACH) };
+}
+
+/// fallocate(2) with `FALLOC_FL_PUNCH_HOLE`; the file keeps its length.
+pub(crate) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let offset = libc::off_t::try_from(offset).map_err(out_of_range)?;
+    let len = libc::off_t::try_from(len).map_err(out_of_range)?;
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: numbers and a descriptor only.
+    match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// `madvise(MADV_HWPOISON)` of `len` bytes of a file, which are mapped for it.

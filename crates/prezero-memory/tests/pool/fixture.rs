@@ -1,7 +1,7 @@
 //! A pool on a mount of the test's own, and what tests do to its memory.
 
 use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use prezero_memory::pool::{
@@ -267,12 +267,7 @@ pub(crate) fn assert_clean_is_zero(pool: &Pool) {
 /// Gives pages of a file back, as a guest's balloon does.
 #[track_caller]
 pub(crate) fn punch(path: &Path, offset: u64, len: u64) {
-    let file = open(path, true);
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (offset, len) = (offset.cast_signed(), len.cast_signed());
-    // SAFETY: numbers and a descriptor only.
-    let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) };
-    assert_eq!(punched, 0);
+    prezero_testkit::punch(open(path, true).as_fd(), offset, len).expect("it is open for writing");
 }
 
 /// Opens a path as somebody does who knows nothing of leases.

@@ -99,7 +99,7 @@ fn a_killed_exchange_loses_nothing_but_cleanliness() {
     let (mut between, mut torn) = (0, 0);
     // How long a whole exchange takes here and now.
     let mut span = Duration::from_millis(10);
-    for point in 0..30 {
+    for point in 0..30_u64 {
         take(&pool, u64::MAX).iter().for_each(stain);
         let mut child = Process::start("killed::child_exchanges", &fixture.dir());
         child.hear();
@@ -108,8 +108,7 @@ fn a_killed_exchange_loses_nothing_but_cleanliness() {
             child.hear();
             span = start.elapsed();
         } else {
-            // Odd fractions, so that all parts of a segment's turn are met.
-            thread::sleep(span * point / 30 + Duration::from_micros((point * 37 % 1000).into()));
+            wait(point, 30, span);
         }
         child.kill();
         let [clean, dirty, leased, retired, incomplete] = counts(&pool);
