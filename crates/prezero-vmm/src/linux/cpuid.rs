@@ -41,7 +41,7 @@ impl Extras {
     /// QEMU's emulation of SVM may deliver an injected interrupt again, although the guest has disabled interrupts, if
     /// the emulator is called to something else before the guest has left for any reason (`helper_vmrun` leaves the
     /// vector in `exception_index`). A guest that leaves to acknowledge the interrupt, first of all, holds no lock by
-    /// then, and does not notice.
+    /// then: what remains at risk are the first instructions after an interrupt of a program.
     pub(super) fn new(tsc_deadline: bool) -> Extras {
         Extras {
             tsc_deadline,
