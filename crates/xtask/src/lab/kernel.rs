@@ -231,7 +231,7 @@ mod tests {
         image[0x24c] = 10;
         image[1030..1036].copy_from_slice(b"packed");
         assert_eq!(payload(&image), Some(&b"packed"[..]));
-        assert_eq!(payload(&image[..1039]), None);
+        assert_eq!(payload(&image[..1035]), None);
         assert_eq!(payload(&[]), None);
     }
 
