@@ -55,7 +55,13 @@ fn create_and_scrub_tell_of_a_stall_and_end_when_they_are_told_to() {
         .iter()
         .map(|(pool, what, args, ..)| {
             let command = format!("pool {what} {} {args}", pool.display());
+            let free = fixture.pages.counters().free;
             let running = Running::start(prezero(&command));
+            // At its work, and not before it: a thread that never begins holds up those that wait for it.
+            match *what {
+                "create" => eventually("a page is taken", || fixture.pages.counters().free < free),
+                _ => std::thread::sleep(Duration::from_millis(500)),
+            }
             let halted = halted(&running);
             (running, halted)
         })
