@@ -101,6 +101,16 @@ pub(crate) fn in_use(segments: u64, short: u64) -> Option<String> {
     })
 }
 
+/// What is said of dirty segments that only an exchange makes clean.
+pub(crate) fn unexchanged(segments: u64, short: u64, pool: &Path) -> Option<String> {
+    (segments > 0 && short > 0).then(|| {
+        format!(
+            "Dirty segments of the pool, which is exchange-only, wait to be exchanged: {segments} (prezero pool scrub {})",
+            pool.display()
+        )
+    })
+}
+
 /// Refuses a pool that was named along with a recorded host, which has none.
 pub(crate) fn check_recorded(choice: &Path, root: &Path) -> Result<(), Failure> {
     let named = !["auto", "none"]

@@ -126,15 +126,14 @@ fn totals(out: &mut impl Write, totals: &[TotalFacts]) -> io::Result<()> {
 /// What was scrubbed.
 pub(crate) fn scrub(out: &mut impl Write, report: &ScrubReport) -> io::Result<()> {
     let Count { segments, bytes } = report.cleaned;
-    let how = if report.exchange {
-        "exchanged"
-    } else {
-        "scrubbed"
+    let (how, work) = match report.exchange {
+        true => ("exchanged", "populating"),
+        false => ("scrubbed", "clearing"),
     };
     write!(out, "{how} {} in {}", ByteSize(bytes), counted(segments))?;
     if segments > 0 {
         let (took, speed) = (ms(report.ns), rate(bytes, report.work_ns));
-        write!(out, ", {took:.1} ms, {speed:.1} GB/s")?;
+        write!(out, ", {took:.1} ms, {work} at {speed:.1} GB/s")?;
     }
     for method in &report.methods {
         write!(out, ", node {}: {}", method.node, method.method)?;

@@ -52,6 +52,12 @@ fn dirty_segments_of_a_pool_that_is_exchange_only_are_left_alone() {
     let backing: Vec<&str> = found.iter().map(|region| region.0).collect();
     assert_eq!(backing, ["pool", "memfd"], "{found:?}");
     assert!(found.iter().all(|region| region.2 != "user"), "{found:?}");
+    let warnings = report["warnings"].to_string();
+    let scrub = format!(
+        "wait to be exchanged: 1 (prezero pool scrub {})",
+        dir.display()
+    );
+    assert!(warnings.contains(&scrub), "{warnings}");
     assert_eq!(pooled.free(), (0, 2));
 }
 

@@ -7,7 +7,7 @@ use prezero_memory::pool::{Lease, Locked};
 use prezero_memory::{Origin, Plan, Recycled, Request};
 
 use crate::cli::RunArgs;
-use crate::commands::segments::{for_each_zone, in_use, pool_for};
+use crate::commands::segments::{for_each_zone, in_use, pool_for, unexchanged};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::facts::PoolUse;
@@ -38,9 +38,9 @@ impl Segments {
             let bytes = found.bytes();
             // Those of this run's other zones are in use by itself.
             let busy = found.busy.saturating_sub(locked.len() as u64);
-            if let Some(warning) = in_use(busy, wanted.max_bytes - bytes) {
-                warn(warning);
-            }
+            let short = wanted.max_bytes - bytes;
+            in_use(busy, short).map(&mut warn);
+            unexchanged(found.unexchanged, short, pool.path()).map(&mut warn);
             for problem in &found.problems {
                 warn(output::pool::left_alone(&problem.into()));
             }

@@ -45,6 +45,8 @@ pub struct Found {
     pub locked: Vec<Locked>,
     /// Segments that would have been taken but are in use.
     pub busy: u64,
+    /// Dirty segments that were not looked at, because the pool is exchange-only.
+    pub unexchanged: u64,
     /// What is in the directories and was left alone.
     pub problems: Vec<Problem>,
 }
@@ -77,12 +79,19 @@ impl Pool {
         dirty: bool,
     ) -> Result<Found, PoolError> {
         let mut scan = self.scan()?;
+        let mut unexchanged = 0;
         if !dirty {
-            scan.segments
-                .retain(|listed| listed.name.state != State::Dirty);
+            scan.segments.retain(|listed| {
+                let left_aside = listed.name.state == State::Dirty;
+                let fits = listed.name.bytes <= request.max_bytes;
+                unexchanged +=
+                    u64::from(left_aside && fits && request.wants(listed.dir.node, listed.name));
+                !left_aside
+            });
         }
         let mut found = Found {
             problems: scan.problems,
+            unexchanged,
             ..Found::default()
         };
         let mut busy = self.try_each(wanted(scan.segments, request), request, &mut found);
