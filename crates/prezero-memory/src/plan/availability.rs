@@ -1,19 +1,21 @@
 //! What a host has left for the zones of a request: hugepages, ordinary memory, limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use prezero_host::{Host, HugetlbfsMount, IdSet, PageSize};
 
 use super::{PlanError, Recycled, Shortage};
 use crate::limits::{self, LimitHit, LimitKind};
-use crate::policy::NodeChoice;
+use crate::policy::{NodeChoice, Policy};
 
 /// What the zones planned so far leave.
 #[derive(Debug)]
 pub(crate) struct Available<'a> {
     pub(crate) host: &'a Host,
     used: BTreeMap<(PageSize, u32), u64>,
+    /// Where zones that have pages of certain nodes and no others took theirs.
+    strict: BTreeSet<(PageSize, u32)>,
     used_on_mounts: BTreeMap<PathBuf, u64>,
     used_ordinary: u64,
     /// Page size, node and pages of each zone that insists on one node.
@@ -27,6 +29,7 @@ impl<'a> Available<'a> {
         Self {
             host,
             used: BTreeMap::new(),
+            strict: BTreeSet::new(),
             used_on_mounts: BTreeMap::new(),
             used_ordinary: 0,
             bound: Vec::new(),
@@ -89,10 +92,19 @@ impl<'a> Available<'a> {
         }
     }
 
-    pub(crate) fn take(&mut self, page: PageSize, shares: &[(u32, u64)]) {
+    pub(crate) fn take(&mut self, page: PageSize, shares: &[(u32, u64)], policy: Option<Policy>) {
+        let strict = policy.is_some_and(|policy| policy != Policy::Preferred);
         for (node, pages) in shares {
             *self.used.entry((page, *node)).or_default() += pages;
+            if strict {
+                self.strict.insert((page, *node));
+            }
         }
+    }
+
+    /// Whether a zone planned so far has pages of this node that others cannot stand in for.
+    pub(crate) fn is_strict(&self, page: PageSize, node: u32) -> bool {
+        self.strict.contains(&(page, node))
     }
 
     pub(crate) fn take_on_mount(&mut self, mount: &HugetlbfsMount, bytes: u64) {

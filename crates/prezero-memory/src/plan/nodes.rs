@@ -71,7 +71,7 @@ pub(super) fn share(
             Err(host_short(page, needed, &free, available))
         }
         Policy::Preferred if needed <= sum => Ok(spread(needed, &of_choice)),
-        Policy::Preferred => Ok(overflow(needed, of_choice, &free, available)),
+        Policy::Preferred => Ok(overflow((page, needed), of_choice, &free, available)),
     }
 }
 
@@ -90,8 +90,30 @@ fn anywhere(
 ) -> Result<Shares, PlanError> {
     match needed > available.pages(page) {
         true => Err(host_short(page, needed, free, available)),
-        false => Ok(spread(needed, free)),
+        false => {
+            let bound = |node| available.is_strict(page, node);
+            Ok(with_surplus(needed, free, bound))
+        }
     }
+}
+
+/// [`spread`], also where the kernel has to add surplus pages: nobody knows to which node it adds them, so
+/// they are not counted on where zones are bound, which would miss what others take of such a node.
+fn with_surplus(needed: u64, free: &[(u32, u64)], bound: impl Fn(u32) -> bool) -> Shares {
+    let there = free.iter().map(|(_, pages)| pages).sum();
+    let elsewhere = free.iter().filter(|(node, _)| !bound(*node));
+    let Some((node, _)) = elsewhere.max_by_key(|(_, pages)| *pages) else {
+        return spread(needed, free);
+    };
+    if needed <= there || !free.iter().any(|(node, _)| bound(*node)) {
+        return spread(needed, free);
+    }
+    let with_rest = |(id, pages): &(u32, u64)| {
+        let rest = if id == node { needed - there } else { 0 };
+        (*id, pages + rest)
+    };
+    let shares = free.iter().map(with_rest);
+    shares.filter(|(_, pages)| *pages > 0).collect()
 }
 
 fn host_short(
@@ -176,7 +198,7 @@ fn choices(
 
 /// All that the preferred nodes have, and the rest from the others, the nearest first.
 fn overflow(
-    needed: u64,
+    (page, needed): (PageSize, u64),
     preferred: Shares,
     free: &[(u32, u64)],
     available: &Available<'_>,
@@ -199,9 +221,11 @@ fn overflow(
         shares.push((node, left.min(pages)));
         left -= left.min(pages);
     }
-    // Surplus pages, which the kernel adds where it is asked for them.
-    if let Some((_, first)) = shares.first_mut() {
-        *first += left;
+    // Surplus pages, which the kernel adds where it is asked for them; not where others are bound.
+    let bound = |node| available.is_strict(page, node);
+    let free_of_others = shares.iter().position(|(node, _)| !bound(*node));
+    if let Some((_, pages)) = shares.get_mut(free_of_others.unwrap_or(0)) {
+        *pages += left;
     }
     shares.retain(|(_, pages)| *pages > 0);
     shares.sort_unstable();
@@ -228,7 +252,7 @@ pub(super) fn spread(needed: u64, free: &[(u32, u64)]) -> Shares {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_turn, spread};
+    use super::{in_turn, spread, with_surplus};
 
     #[test]
     fn memory_stays_on_one_node_where_it_fits() {
@@ -242,6 +266,16 @@ mod tests {
         assert_eq!(spread(400, &[(0, 300), (2, 100)]), [(0, 300), (2, 100)]);
         assert_eq!(spread(200, &[(0, 150), (1, 150)]), [(0, 100), (1, 100)]);
         assert_eq!(spread(200, &[(0, 199), (1, 0), (3, 1)]), [(0, 199), (3, 1)]);
+    }
+
+    #[test]
+    fn surplus_pages_are_not_counted_on_where_zones_are_bound() {
+        let free = [(0, 9), (6, 7)];
+        assert_eq!(with_surplus(17, &free, |node| node == 0), [(0, 9), (6, 8)]);
+        assert_eq!(with_surplus(17, &free, |node| node == 6), [(0, 10), (6, 7)]);
+        assert_eq!(with_surplus(16, &free, |node| node == 0), [(0, 9), (6, 7)]);
+        assert_eq!(with_surplus(17, &free, |_| false), spread(17, &free));
+        assert_eq!(with_surplus(17, &free, |_| true), spread(17, &free));
     }
 
     #[test]

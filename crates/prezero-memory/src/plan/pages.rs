@@ -105,7 +105,11 @@ fn huge(spec: &MemorySpec, available: &mut Available<'_>) -> Result<PageChoice, 
         }
         available.take_on_mount(mount, spec.bytes);
     }
-    available.take(page, &shares);
+    available.take(
+        page,
+        &shares,
+        spec.nodes.as_ref().map(|choice| choice.policy),
+    );
     Ok(PageChoice {
         page,
         backing: if mount.is_some() {

@@ -15,6 +15,7 @@ use super::share::level;
 use super::stages::Stages;
 use crate::control::Control;
 use crate::plan::{Available, NodeWork, plan_workers};
+use crate::policy::Policy;
 use crate::populate::populate;
 use crate::size::PageBytes;
 use crate::sys;
@@ -151,7 +152,7 @@ impl Pool {
                 let on = (host.nodes.len() > 1).then_some(*node);
                 short.push(available.short(page, on, needed, free));
             } else {
-                available.take(page, &[(*node, needed)]);
+                available.take(page, &[(*node, needed)], Some(Policy::Bind));
             }
         }
         if !short.is_empty() {

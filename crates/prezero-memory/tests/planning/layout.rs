@@ -221,8 +221,13 @@ pub(crate) fn hugepages_are_there(host: &Host, plan: &Plan) -> Checked {
         let unreserved = pool.map_or(0, |pool| pool.free.saturating_sub(pool.reserved));
         // The kernel adds surplus pages only where the free pages of the whole host run out.
         let kernel_adds = by_size[page] > unreserved;
-        // With one node they are there.
-        let bound = *bound && host.nodes.len() > 1;
+        // With one node they are there; where zones are bound to every node, there is none to add them to.
+        let bound_everywhere = host.nodes.iter().all(|node| {
+            by_node
+                .get(&(*page, node.id))
+                .is_some_and(|(_, bound)| *bound)
+        });
+        let bound = *bound && !bound_everywhere;
         prop_assert!(
             *pages <= of_node.free || (kernel_adds && !bound),
             "{} pages of {} on node {}, which has {}",
