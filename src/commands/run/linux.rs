@@ -195,6 +195,7 @@ impl Machine<'_> {
         linux.load(&memory)?;
         self.lap("load", boot.file_bytes);
         self.report.boot = Some(boot);
+        self.check("before the guest was started")?;
 
         let cancel = self.control.cancel.cloned().unwrap_or_default();
         let keyboard = Keyboard::of_guest(&serial)?;

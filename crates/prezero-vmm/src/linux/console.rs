@@ -18,6 +18,8 @@ pub(super) struct Seen {
     pub(super) first_byte: Option<Instant>,
     pub(super) user_space: Option<Instant>,
     pub(super) until: Option<Instant>,
+    /// Whether the kernel said that it panics: `vpanic`, kernel/panic.c, at the most urgent level.
+    pub(super) panicked: bool,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +92,7 @@ impl State {
             self.line.drain(..LINE_MAX / 2);
         }
         self.line.push(byte);
+        self.seen.panicked |= self.line.ends_with(b"Kernel panic - not syncing");
         if self.seen.until.is_none() && until.is_some_and(|until| self.line.ends_with(until)) {
             self.seen.until = now();
         }
@@ -115,6 +118,15 @@ mod tests {
     use super::*;
 
     static NEVER: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn a_panic_is_known_by_what_the_kernel_says() {
+        let console = Console::new(None);
+        console.put(b"[    1.5] Kernel panic\r\n - not syncing", &NEVER);
+        assert!(!console.seen().panicked);
+        console.put(b"\r\n[    1.5] Kernel panic - not syncing: VFS\r\n", &NEVER);
+        assert!(console.seen().panicked);
+    }
 
     #[test]
     fn text_is_found_wherever_it_is_cut() {

@@ -125,9 +125,10 @@ fn adapt(entry: &mut kvm_cpuid_entry2, place: &Place, bits: u32, extras: Extras)
             set(&mut entry.ecx, 0, 8, place.cores - 1);
             set(&mut entry.ecx, 12, 4, bits);
         }
+        // APIC ids that share it, less one: those of a package are a power of two apart.
         0x8000_001d if entry.eax & 0x1f != 0 => {
             let shared = if entry.eax >> 5 & 7 >= 3 {
-                place.cores - 1
+                (1 << bits) - 1
             } else {
                 0
             };
@@ -228,7 +229,7 @@ mod tests {
         }
         assert_eq!(found(&entries, 0x8000_0001, 0)[0][2], all & !SVM);
         assert_eq!(found(&entries, 0x8000_0008, 0)[0][2], 0xffff_2f01);
-        assert_eq!(found(&entries, 0x8000_001d, 3)[0][0], 0xfc00_4063);
+        assert_eq!(found(&entries, 0x8000_001d, 3)[0][0], 0xfc00_c063);
         assert_eq!(
             found(&entries, 0x8000_001e, 0)[0],
             [5, 0xffff_0001, 0xffff_f801, 0]

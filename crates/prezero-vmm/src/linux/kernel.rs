@@ -160,7 +160,8 @@ impl Kernel {
             Image::BzImage(header) => {
                 let align = u64::from(header.kernel_alignment).max(1);
                 let to = header.pref_address.max(HIGH_RAM.next_multiple_of(align));
-                (to + u64::from(header.init_size)).max(self.loaded().1)
+                to.saturating_add(header.init_size.into())
+                    .max(self.loaded().1)
             }
             Image::Elf(elf) => elf.end,
         }

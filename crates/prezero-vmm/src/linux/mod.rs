@@ -124,7 +124,7 @@ pub enum LinuxEnd {
     /// It reset itself, and asked for a warm one, which a kernel does after a panic if its command line has
     /// `reboot=panic_warm` (and after any other reset with `reboot=warm`).
     WarmReset,
-    /// It said that it panicked, by the panic device.
+    /// It said that it panicked, by the panic device, or on its console before it reset itself.
     Panic,
     /// A vCPU met an exception while it handled an exception, twice over; a kernel with `reboot=t` does so on purpose.
     TripleFault {
@@ -366,6 +366,8 @@ impl Linux {
         let places = self.topology.places().zip(&machine.placed);
         Ok(LinuxReport {
             end: match end? {
+                // With `panic=1` and any other way of reset a kernel only says so on its console.
+                LinuxEnd::Reset if seen.panicked => LinuxEnd::Panic,
                 LinuxEnd::Reset if wants_warm_reset(mem) => LinuxEnd::WarmReset,
                 end => end,
             },
