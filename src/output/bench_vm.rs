@@ -37,7 +37,7 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\nGB/s      10^9 bytes of populating (by the kernel) or clearing; * of the creation, also for diff"
+        "\nGB/s      all bytes (10^9) over the time of creation"
     )?;
     writeln!(
         out,
@@ -73,18 +73,12 @@ fn of_size(rows: &[RowFacts], bytes: u64) -> String {
     ];
     let of_size = rows.iter().filter(|row| row.bytes == bytes);
     let lines = of_size.map(|row| {
-        let star = if row.bw_of == Some("creation") {
-            "*"
-        } else {
-            ""
-        };
-        let figure =
-            |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or("-".to_owned(), show);
         vec![
             way(row.peer, row.way, row.workers),
-            figure(row.bw_gbps, &|bw| format!("{bw:.2}{star}")),
-            figure(row.bw_stdev, &|stdev| format!("{stdev:.2}")),
-            figure(row.diff_percent, &|diff| format!("{diff:+.1}%")),
+            format!("{:.2}", row.bw_gbps),
+            row.bw_stdev
+                .map_or("-".to_owned(), |stdev| format!("{stdev:.2}")),
+            format!("{:+.1}%", row.diff_percent),
             seconds(Some(&row.creation_ns)),
             seconds(row.first_instruction_ns.as_ref()),
             format!("{:.3}", ns_as_seconds(row.cpu_ns)),
@@ -129,7 +123,7 @@ fn stores(out: &mut impl Write, rows: &[RowFacts], bytes: u64) -> io::Result<()>
     let of = |way: &str| {
         let mut rows = rows.iter();
         let row = rows.find(|row| row.bytes == bytes && row.way == way && row.workers == Some(1));
-        row.and_then(|row| Some((row.bw_gbps?, row.method?)))
+        row.and_then(|row| Some((row.bw_gbps, row.method?)))
     };
     let Some(((cached, kernels), (uncached, method))) =
         of("recycled-cached").zip(of("recycled-uncached"))

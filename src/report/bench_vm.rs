@@ -51,15 +51,17 @@ pub(crate) struct RowFacts {
     /// With what dirty memory was cleared.
     pub(crate) method: Option<&'static str>,
     pub(crate) runs: usize,
-    /// The bytes over the time of what `bw_of` says; none where nothing had to be cleared.
-    pub(crate) bw_gbps: Option<f64>,
+    /// All bytes over the time of creation, as the kernel series has it.
+    pub(crate) bw_gbps: f64,
     pub(crate) bw_stdev: Option<f64>,
-    /// `populate` (by the kernel), `clear` (by prezero), or `creation`, all of it: what another monitor
-    /// takes for its memory cannot be seen from the outside.
-    pub(crate) bw_of: Option<&'static str>,
-    /// By how much the bandwidth is above the baseline's. That of a whole creation is set against the
-    /// baseline's bytes over its creation.
-    pub(crate) diff_percent: Option<f64>,
+    /// By how much that is above the baseline's.
+    pub(crate) diff_percent: f64,
+    /// The part of creation that clears: `populate` (by the kernel) or `clear` (by prezero); none where nothing
+    /// is cleared, and of other monitors, which do not show it.
+    pub(crate) work: Option<&'static str>,
+    /// All bytes over the time of that part.
+    pub(crate) work_gbps: Option<f64>,
+    pub(crate) work_stdev: Option<f64>,
     /// How often this creation goes into the baseline's.
     pub(crate) speedup: Option<RatioFacts>,
     /// From the exec to the last memory slot registered, QEMU's greeting, or Cloud Hypervisor's "booted".
@@ -189,13 +191,13 @@ impl VmReport {
 impl RowFacts {
     fn of(measured: &Measured, baseline: &Measured, page_size: u64) -> Option<Self> {
         let Measured { row, samples, .. } = measured;
-        let bandwidth = Summary::of(&measured.gbps);
-        let bw_of = row.way.bandwidth_of();
+        let bandwidth = Summary::of(&measured.gbps)?;
+        let of_baseline = Summary::of(&baseline.gbps)?;
+        let work = row.way.work().and(Summary::of(&measured.work_gbps));
         let times = |of: &dyn Fn(&Sample) -> u64| samples.iter().map(of).collect::<Vec<u64>>();
         let first = samples.iter().map(|sample| sample.first_instruction);
         let first: Option<Vec<u64>> = first.map(|time| time.map(nanoseconds)).collect();
         let cpu = TimeFacts::of(times(&|sample| nanoseconds(sample.cpu)))?;
-        let compared = bandwidth.zip(comparable(baseline, row.bytes, bw_of));
         Some(Self {
             way: row.way.name(),
             peer: row.way.peer(),
@@ -204,10 +206,12 @@ impl RowFacts {
             workers: samples.first().and_then(|sample| sample.workers),
             method: measured.method.map(prezero_memory::Method::name),
             runs: samples.len(),
-            bw_gbps: bandwidth.map(|bandwidth| bandwidth.mean),
-            bw_stdev: bandwidth.and_then(|bandwidth| bandwidth.stdev),
-            bw_of,
-            diff_percent: compared.map(|(row, baseline)| (row.mean / baseline - 1.0) * 100.0),
+            bw_gbps: bandwidth.mean,
+            bw_stdev: bandwidth.stdev,
+            diff_percent: (bandwidth.mean / of_baseline.mean - 1.0) * 100.0,
+            work: row.way.work(),
+            work_gbps: work.map(|work| work.mean),
+            work_stdev: work.and_then(|work| work.stdev),
             speedup: Some(RatioFacts::of(measured, baseline)),
             creation_ns: TimeFacts::of(times(&|sample| nanoseconds(sample.creation)))?,
             first_instruction_ns: first.and_then(TimeFacts::of),
@@ -215,17 +219,6 @@ impl RowFacts {
             cpu_ns: cpu.mean.round() as u64,
         })
     }
-}
-
-/// The baseline's mean bandwidth, of the same kind.
-#[allow(clippy::cast_precision_loss)] // a measured figure
-fn comparable(baseline: &Measured, bytes: u64, bw_of: Option<&str>) -> Option<f64> {
-    if bw_of == Some("creation") {
-        let rates = baseline.seconds();
-        let rates: Vec<f64> = rates.iter().map(|s| bytes as f64 / s / 1e9).collect();
-        return Summary::of(&rates).map(|rates| rates.mean);
-    }
-    Summary::of(&baseline.gbps).map(|baseline| baseline.mean)
 }
 
 impl RatioFacts {

@@ -79,31 +79,33 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     let measured = bench.measure(&rows, runs, &|done| bars.set(0, done));
     bars.finish();
     let outcome = measured?;
+    for left_out in outcome.notes {
+        note(report, left_out);
+    }
+    report.set_rows(&outcome.rows, page.bytes());
+    warn(report, of_rows(&outcome.rows, report));
+    files.write(
+        |file| output::csv::vm(file, &report.rows),
+        || output::bench_vm::chart(report),
+    )?;
+    let bars = Bars::new("pin", &[(None, pins::work(&ways.sizes, runs))]);
+    let pinned = pins::measure(&place, &ways.sizes, page, runs, cancel, &|done| {
+        bars.set(0, done)
+    });
+    bars.finish();
+    let pinned = pinned?;
     let watched = watch.end();
     report
         .machine
         .iter_mut()
         .for_each(|machine| machine.set_load_after(watched.load));
     warn(report, watched.warnings);
-    for left_out in outcome.notes {
-        note(report, left_out);
-    }
-    report.set_rows(&outcome.rows, page.bytes());
-    warn(report, of_rows(&outcome.rows, report));
-    let bars = Bars::new("pin", &[(None, pins::work(&ways.sizes, runs))]);
-    let pinned = pins::measure(&place, &ways.sizes, page, runs, cancel, &|done| {
-        bars.set(0, done)
-    });
-    bars.finish();
-    report.pins = Some(PinsFacts::new(&pinned?, page.bytes()));
+    report.pins = Some(PinsFacts::new(&pinned, page.bytes()));
     if let Some(bytes) = args.estimate {
         let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
         report.estimate = Some(EstimateFacts::new(&rows, page.bytes(), bytes)?);
     }
-    files.write(
-        |file| output::csv::vm(file, &report.rows),
-        || output::bench_vm::chart(report),
-    )
+    Ok(())
 }
 
 /// The sizes, each once, the smallest first.

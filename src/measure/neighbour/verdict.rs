@@ -15,9 +15,12 @@ pub(crate) enum Versus {
 }
 
 impl Versus {
-    /// `None` deviations, of a single run, are taken for none.
+    /// Of a single run, which has no deviation, nothing can be said.
     fn of(one: &Summary, other: &Summary) -> Self {
-        let noise = (one.stdev.unwrap_or(0.0)).hypot(other.stdev.unwrap_or(0.0));
+        let Some((one_stdev, other_stdev)) = one.stdev.zip(other.stdev) else {
+            return Self::Same;
+        };
+        let noise = one_stdev.hypot(other_stdev);
         let difference = one.mean - other.mean;
         match difference {
             _ if difference.abs() <= noise => Self::Same,

@@ -53,14 +53,14 @@ impl Way {
         }
     }
 
-    /// What its bandwidth is that of.
-    pub(crate) fn bandwidth_of(self) -> Option<&'static str> {
+    /// The part of creation that clears memory, as far as there is one that can be seen: other monitors do not
+    /// show theirs.
+    pub(crate) fn work(self) -> Option<&'static str> {
         match self {
             Self::Fresh => Some("populate"),
             Self::RecycledCached | Self::RecycledUncached => Some("clear"),
             Self::RecycledClean => None,
-            // Nothing else of it can be seen from the outside.
-            Self::QemuOneThread | Self::QemuThreads | Self::CloudHypervisor => Some("creation"),
+            Self::QemuOneThread | Self::QemuThreads | Self::CloudHypervisor => None,
         }
     }
 }
