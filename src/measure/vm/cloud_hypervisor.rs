@@ -72,7 +72,7 @@ impl CloudHypervisor {
             })?;
         }
         let (ended, _) = child.wait()?;
-        Ok(Sample::of_peer(bytes, creation, ended.cpu, None))
+        Ok(Sample::of_peer(creation, ended.cpu, None))
     }
 
     fn command(&self, bytes: u64, page: PageSize) -> Command {

@@ -62,15 +62,12 @@ pub(crate) struct Sample {
 
 impl Sample {
     /// One of another monitor, whose clearing cannot be told from the rest.
-    fn of_peer(bytes: u64, creation: Duration, cpu: Duration, workers: Option<usize>) -> Self {
+    fn of_peer(creation: Duration, cpu: Duration, workers: Option<usize>) -> Self {
         Self {
             creation,
             first_instruction: None,
             cpu,
-            work: Some(Work {
-                bytes,
-                time: creation,
-            }),
+            work: None,
             workers,
         }
     }

@@ -84,7 +84,7 @@ impl Qemu {
         if !ended.status.success() {
             return Err(super::peer_failed(&self.program, &ended, &words));
         }
-        Ok(Sample::of_peer(bytes, creation, ended.cpu, Some(threads)))
+        Ok(Sample::of_peer(creation, ended.cpu, Some(threads)))
     }
 
     fn command(&self, bytes: u64, page: PageSize, threads: usize, cpus: Option<&IdSet>) -> Command {
