@@ -12,18 +12,18 @@ mod peers;
 mod prezero;
 mod report;
 
-use std::env;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use prezero_testkit::{Hugepages, require_kvm};
 
 use peers::machine::Machine;
+use peers::options::{self, Options, SMALL};
 use peers::stop::Stop;
 use peers::{PAGE, Result, qemu};
 use report::{Report, Series};
 
-const SMALL: u64 = 64 << 20;
+const PROGRAM: &str = "creation";
+const USAGE: &str = "the options are --size 16G, --rounds 5 and --record FILE.json|FILE.md";
 
 /// One run of one program.
 #[derive(Debug, Clone)]
@@ -90,61 +90,8 @@ fn start(size: u64, prealloc: qemu::Prealloc) -> Result<Sample> {
     })
 }
 
-#[derive(Debug, Default)]
-struct Options {
-    measure: bool,
-    size: Option<u64>,
-    rounds: Option<usize>,
-    record: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
-    // Asked by test runners that look for tests; there are none by name here.
-    if env::args().any(|argument| argument == "--list") {
-        return ExitCode::SUCCESS;
-    }
-    match options().and_then(|options| measure(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("creation: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn options() -> Result<Options> {
-    // cargo puts it last.
-    let mut options = Options {
-        measure: env::args().any(|argument| argument == "--bench"),
-        ..Options::default()
-    };
-    let mut args = env::args().skip(1);
-    while let Some(argument) = args.next() {
-        let mut value = || args.next().ok_or(format!("{argument} wants a value"));
-        match argument.as_str() {
-            "--bench" => {}
-            "--size" => options.size = Some(parse_size(&value()?)?),
-            "--rounds" => options.rounds = Some(value()?.parse()?),
-            "--record" => options.record = Some(PathBuf::from(value()?)),
-            // Meant for the harness that other test binaries have, and passed to all of them.
-            _ if !options.measure => {}
-            _ => {
-                let usage = "the options are --size 16G, --rounds 5 and --record FILE.json|FILE.md";
-                return Err(format!("There is no option {argument}; {usage}").into());
-            }
-        }
-    }
-    Ok(options)
-}
-
-fn parse_size(text: &str) -> Result<u64> {
-    let gib = text
-        .strip_suffix('G')
-        .and_then(|digits| digits.parse::<u64>().ok());
-    let size = gib
-        .and_then(|gib| gib.checked_mul(1 << 30))
-        .filter(|size| *size > 0);
-    size.ok_or_else(|| format!("{text} is not a size such as 16G").into())
+    options::main(PROGRAM, &[], USAGE, measure)
 }
 
 fn measure(options: &Options) -> Result<()> {
@@ -152,17 +99,7 @@ fn measure(options: &Options) -> Result<()> {
         return Ok(());
     }
     let machine = Machine::look()?;
-    let (size, rounds) = if options.measure {
-        (
-            options.size.unwrap_or_else(|| machine.size_that_fits()),
-            options.rounds.unwrap_or(5),
-        )
-    } else {
-        (SMALL, 1)
-    };
-    if options.measure && rounds < 5 {
-        eprintln!("creation: {rounds} rounds are too few for a median to mean much");
-    }
+    let (size, rounds) = options.size_and_rounds(PROGRAM, &machine);
     let stop = Stop::on_signals()?;
     let Some(_pages) = Hugepages::take(PAGE, size / PAGE) else {
         return Ok(());

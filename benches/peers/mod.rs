@@ -1,6 +1,7 @@
-//! What the benchmarks of whole programs have in common: the machine, its QEMU, and an end by signals.
+//! What the benchmarks of whole programs have in common: their options, the machine, its QEMU, and an end by signals.
 
 pub(crate) mod machine;
+pub(crate) mod options;
 pub(crate) mod qemu;
 pub(crate) mod stop;
 pub(crate) mod sys;

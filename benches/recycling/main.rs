@@ -18,20 +18,19 @@ mod prezero;
 mod rate;
 mod slopes;
 
-use std::env;
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use prezero_memory::parse_size;
 use prezero_testkit::require_kvm;
 use serde_json::{Map, Value, json};
 
 use peers::Result;
 use peers::machine::Machine;
+use peers::options::{self, Options, SMALL};
 use peers::stop::Stop;
 
+const PROGRAM: &str = "recycling";
 const USAGE: &str = "the measurements are slopes, exec, rate and beside, the options --size 16G, --rounds 5 and \
                      --record FILE.json";
 
@@ -69,52 +68,9 @@ const MEASUREMENTS: [(&str, Measurement); 4] = [
     ("beside", beside::measure),
 ];
 
-#[derive(Default)]
-struct Options {
-    measure: bool,
-    names: Vec<String>,
-    size: Option<u64>,
-    rounds: Option<usize>,
-    record: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
-    // Asked by test runners that look for tests; there are none by name here.
-    if env::args().any(|argument| argument == "--list") {
-        return ExitCode::SUCCESS;
-    }
-    match options().and_then(|options| measure(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("recycling: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn options() -> Result<Options> {
-    // cargo puts it last.
-    let mut options = Options {
-        measure: env::args().any(|argument| argument == "--bench"),
-        ..Options::default()
-    };
-    let mut args = env::args().skip(1);
-    while let Some(argument) = args.next() {
-        let mut value = || args.next().ok_or(format!("{argument} wants a value"));
-        match argument.as_str() {
-            "--bench" => {}
-            "--size" => options.size = Some(parse_size(&value()?)?),
-            "--rounds" => options.rounds = Some(value()?.parse()?),
-            "--record" => options.record = Some(PathBuf::from(value()?)),
-            name if MEASUREMENTS.iter().any(|(known, _)| *known == name) => {
-                options.names.push(argument);
-            }
-            // Meant for the harness that other test binaries have, and passed to all of them.
-            _ if !options.measure => {}
-            _ => return Err(format!("There is no {argument}; {USAGE}").into()),
-        }
-    }
-    Ok(options)
+    let names = MEASUREMENTS.map(|(name, _)| name);
+    options::main(PROGRAM, &names, USAGE, measure)
 }
 
 fn measure(options: &Options) -> Result<()> {
@@ -122,18 +78,9 @@ fn measure(options: &Options) -> Result<()> {
         return Ok(());
     }
     let machine = Machine::look()?;
-    let (size, rounds) = match options.measure {
-        true => (
-            options.size.unwrap_or_else(|| machine.size_that_fits()),
-            options.rounds.unwrap_or(5),
-        ),
-        false => (64 << 20, 1),
-    };
-    if !size.is_power_of_two() || size < 64 << 20 {
+    let (size, rounds) = options.size_and_rounds(PROGRAM, &machine);
+    if !size.is_power_of_two() || size < SMALL {
         return Err("the size is a power of two of at least 64M".into());
-    }
-    if options.measure && rounds < 5 {
-        eprintln!("recycling: {rounds} rounds are too few for a median to mean much");
     }
     println!("{}\n", machine.description());
     let setup = Setup {

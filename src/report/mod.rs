@@ -1,5 +1,6 @@
 //! The results of the commands as data. Text and JSON are views of them.
 
+pub(crate) mod bench;
 pub(crate) mod bench_clear;
 pub(crate) mod bench_compare;
 pub(crate) mod bench_mmap;

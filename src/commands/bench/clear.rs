@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use prezero_host::{Host, PageSize};
+use prezero_host::PageSize;
 use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
 
 use super::choice::{self, Baseline};
 use super::result_file::ResultFiles;
-
+use super::session::{self, step, warn};
 use crate::cli::BenchClearArgs;
 use crate::commands::request::resolved;
 use crate::failure::Failure;
@@ -15,23 +15,16 @@ use crate::measure::clear::{self, Measured, Memory, crossing, fence};
 use crate::measure::machine::Watch;
 use crate::measure::warning::{self, Warning};
 use crate::output;
-use crate::output::progress::Bars;
 use crate::report::bench_clear::ClearReport;
-use crate::report::facts::ErrorFacts;
-use crate::report::machine::MachineFacts;
-use crate::stop;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchClearArgs) -> ExitCode {
-    let mut report = ClearReport::new();
-    let result = match stop::on_signals() {
-        Ok(cancel) => run(args, &cancel, &mut report),
-        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
-    };
-    report.error = result.as_ref().err().map(ErrorFacts::from);
-    output::finish(&report, result, args.json, |out| {
-        output::bench_clear::clear(out, &report)
-    })
+    session::main(
+        ClearReport::new(),
+        args.json,
+        |cancel, report| run(args, cancel, report),
+        |out, report| output::bench_clear::clear(out, report),
+    )
 }
 
 fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Result<(), Failure> {
@@ -43,9 +36,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let spec = spec(&args.memory, args.page)?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
 
-    let host = Host::probe();
-    report.host = Some((&host).into());
-    report.machine = Some(MachineFacts::here(&host));
+    let host = session::probe(report);
     warn(report, left_out);
     warn(report, warning::of_machine(&host));
     let control = Control {
@@ -53,11 +44,10 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
         ..Control::default()
     };
     let asked: Vec<usize> = args.threads.iter().map(|threads| threads.get()).collect();
-    let bars = Bars::new("populate", &[(None, spec.bytes)]);
     let wanted = if asked.is_empty() { &[1][..] } else { &asked };
-    let memory = Memory::take(&host, spec, wanted, control, &|done| bars.set(0, done));
-    bars.finish();
-    let mut memory = memory?;
+    let mut memory = step("populate", spec.bytes, |done| {
+        Memory::take(&host, spec, wanted, control, done)
+    })?;
     report.counters_unavailable = memory.count().err().map(Into::into);
     let threads = threads(&memory, &asked, report);
     warn(report, of_memory(&memory, &chunks, &threads));
@@ -65,13 +55,10 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let watch = Watch::here(&host);
     let rows = clear::rows(&methods, &chunks, &threads);
     let runs = args.runs.get();
-    let bars = Bars::new(
-        "clear",
-        &[(None, clear::work(memory.bytes(), rows.len(), runs))],
-    );
-    let measured = clear::measure(&mut memory, &rows, runs, &|done| bars.set(0, done));
-    bars.finish();
-    let measured = measured?;
+    let work = clear::work(memory.bytes(), rows.len(), runs);
+    let measured = step("clear", work, |done| {
+        clear::measure(&mut memory, &rows, runs, done)
+    })?;
     let best = Measured::best(
         measured
             .iter()
@@ -83,12 +70,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
             .as_ref()
             .map(Into::into);
     }
-    let watched = watch.end();
-    report
-        .machine
-        .iter_mut()
-        .for_each(|machine| machine.set_load_after(watched.load));
-    warn(report, watched.warnings);
+    session::watched(report, &watch);
     let baseline = match baseline.among(&rows)? {
         Ok(row) => Some(row),
         Err(missed) => {
@@ -109,14 +91,6 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
         |file| output::csv::clear(file, &report.rows),
         || output::bench_clear::chart(report),
     )
-}
-
-fn warn(report: &mut ClearReport, warnings: impl IntoIterator<Item = Warning>) {
-    for warning in warnings {
-        let warning = warning.to_string();
-        output::warn(&warning);
-        report.warnings.push(warning);
-    }
 }
 
 /// What was asked for, on hugepages unless it says otherwise: ordinary memory is cleared at another

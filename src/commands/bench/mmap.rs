@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use prezero_host::{Host, PageSize};
+use prezero_host::PageSize;
 use prezero_memory::{ByteSize, Cancel, Class};
 
 use super::result_file::ResultFiles;
+use super::session::{self, step, warn};
 use crate::cli::{BenchMmapArgs, MmapFunction};
 use crate::failure::Failure;
 use crate::measure::cpus;
@@ -13,32 +14,23 @@ use crate::measure::machine::Watch;
 use crate::measure::mmap::{self, Function, Measured, Work};
 use crate::measure::warning::{self, Warning};
 use crate::output;
-use crate::output::progress::Bars;
 use crate::report::bench_mmap::{MmapReport, RowFacts};
-use crate::report::facts::ErrorFacts;
-use crate::report::machine::MachineFacts;
-use crate::stop;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchMmapArgs) -> ExitCode {
-    let mut report = MmapReport::new();
-    let result = match stop::on_signals() {
-        Ok(cancel) => run(args, &cancel, &mut report),
-        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
-    };
-    report.error = result.as_ref().err().map(ErrorFacts::from);
-    output::finish(&report, result, args.json, |out| {
-        output::bench_mmap::mmap(out, &report)
-    })
+    session::main(
+        MmapReport::new(),
+        args.json,
+        |cancel, report| run(args, cancel, report),
+        |out, report| output::bench_mmap::mmap(out, report),
+    )
 }
 
 fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result<(), Failure> {
     // What cannot be is refused before anything is measured.
     let (page, bytes) = pages(args.page, args.size)?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
-    let host = Host::probe();
-    report.host = Some((&host).into());
-    report.machine = Some(MachineFacts::here(&host));
+    let host = session::probe(report);
     let work = Work {
         page,
         bytes,
@@ -62,17 +54,11 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
     let loops = args.loops.get();
     let passes = functions.len() as u64 * (loops as u64 + 1);
     let total = work.all_bytes().saturating_mul(passes);
-    let bars = Bars::new("mmap", &[(None, total)]);
     let watch = Watch::here(&host);
-    let outcome = mmap::measure(&work, functions, loops, &|done| bars.set(0, done));
-    bars.finish();
-    let outcome = outcome?;
-    let watched = watch.end();
-    report
-        .machine
-        .iter_mut()
-        .for_each(|machine| machine.set_load_after(watched.load));
-    warn(report, watched.warnings);
+    let outcome = step("mmap", total, |done| {
+        mmap::measure(&work, functions, loops, done)
+    })?;
+    session::watched(report, &watch);
     report.rows = (outcome.measured.iter())
         .map(|measured| RowFacts::of(measured, &work))
         .collect();
@@ -86,14 +72,6 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
         |file| output::csv::mmap(file, &report.rows),
         || output::bench_mmap::chart(report),
     )
-}
-
-fn warn(report: &mut MmapReport, warnings: impl IntoIterator<Item = Warning>) {
-    for warning in warnings {
-        let warning = warning.to_string();
-        output::warn(&warning);
-        report.warnings.push(warning);
-    }
 }
 
 fn samples(measured: &[Measured]) -> Vec<(String, Vec<f64>)> {

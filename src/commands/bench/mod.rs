@@ -6,6 +6,7 @@ mod compare;
 mod mmap;
 mod neighbour;
 mod result_file;
+mod session;
 mod vm;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ use prezero_memory::{ByteSize, Cancel, Class, Control, MemorySpec, NodeChoice, P
 use super::choice;
 use super::clear::spec;
 use super::result_file::ResultFiles;
+use super::session::{self, step, warn};
 use crate::cli::BenchNeighbourArgs;
 use crate::failure::Failure;
 use crate::measure::clear::{By, Memory};
@@ -17,26 +18,19 @@ use crate::measure::neighbour::verdict::Verdict;
 use crate::measure::neighbour::{self, Chase, How, Measured, Place, Sharing};
 use crate::measure::warning::{self, Warning};
 use crate::output;
-use crate::output::progress::Bars;
 use crate::report::bench_neighbour::{BackgroundFacts, NeighbourReport, RowFacts, VerdictFacts};
-use crate::report::facts::ErrorFacts;
-use crate::report::machine::MachineFacts;
-use crate::stop;
 
 /// Below this a pass says little.
 const SHORT_MS: u64 = 5;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchNeighbourArgs) -> ExitCode {
-    let mut report = NeighbourReport::new();
-    let result = match stop::on_signals() {
-        Ok(cancel) => run(args, &cancel, &mut report),
-        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
-    };
-    report.error = result.as_ref().err().map(ErrorFacts::from);
-    output::finish(&report, result, args.json, |out| {
-        output::bench_neighbour::neighbour(out, &report)
-    })
+    session::main(
+        NeighbourReport::new(),
+        args.json,
+        |cancel, report| run(args, cancel, report),
+        |out, report| output::bench_neighbour::neighbour(out, report),
+    )
 }
 
 fn run(
@@ -49,9 +43,7 @@ fn run(
     let sizes = sizes(&args.working_set)?;
     let mut spec = spec(&args.memory, None)?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
-    let host = Host::probe();
-    report.host = Some((&host).into());
-    report.machine = Some(MachineFacts::here(&host));
+    let host = session::probe(report);
     let place = place(&host, args)?;
     check_memory(&host, &sizes)?;
     near(&host, &place, &mut spec);
@@ -67,10 +59,9 @@ fn run(
         cancel: Some(cancel),
         ..Control::default()
     };
-    let bars = Bars::new("populate", &[(None, spec.bytes)]);
-    let memory = Memory::take(&host, spec, &[], control, &|done| bars.set(0, done));
-    bars.finish();
-    let mut memory = memory?;
+    let mut memory = step("populate", spec.bytes, |done| {
+        Memory::take(&host, spec, &[], control, done)
+    })?;
     let (bytes, page) = (memory.bytes(), memory.page_size().bytes());
     report.background = Some(BackgroundFacts::new(bytes, page, args.rate));
     let plan = memory.warnings().iter().cloned().map(Warning::Plan);
@@ -81,23 +72,17 @@ fn run(
     let rows = neighbour::rows(sets.len(), &methods);
     let runs = args.runs.get();
     let passes = rows.len() as u64 * (runs as u64 + 1);
-    let bars = Bars::new("measure", &[(None, passes.saturating_mul(bytes))]);
     let how = How {
         place: &place,
         rate: args.rate,
         cancel,
     };
-    let progress = |passes: u64| bars.set(0, passes.saturating_mul(bytes));
     let watch = Watch::here(&host);
-    let outcome = neighbour::measure(&mut memory, &mut sets, &rows, runs, how, &progress);
-    bars.finish();
-    let outcome = outcome?;
-    let watched = watch.end();
-    report
-        .machine
-        .iter_mut()
-        .for_each(|machine| machine.set_load_after(watched.load));
-    warn(report, watched.warnings);
+    let outcome = step("measure", passes.saturating_mul(bytes), |done| {
+        let progress = |passes: u64| done(passes.saturating_mul(bytes));
+        neighbour::measure(&mut memory, &mut sets, &rows, runs, how, &progress)
+    })?;
+    session::watched(report, &watch);
     let measured = &outcome.measured;
     report.rows = (measured.iter())
         .map(|row| RowFacts::of(row, sizes[row.row.set]))
@@ -111,14 +96,6 @@ fn run(
         |file| output::csv::neighbour(file, &report.rows),
         || output::bench_neighbour::chart(report),
     )
-}
-
-fn warn(report: &mut NeighbourReport, warnings: impl IntoIterator<Item = Warning>) {
-    for warning in warnings {
-        let warning = warning.to_string();
-        output::warn(&warning);
-        report.warnings.push(warning);
-    }
 }
 
 /// The methods named, or all but the one that is for CPUs without others.

@@ -10,6 +10,7 @@ use prezero_memory::{ByteSize, Cancel, Class, Plan, plan};
 use prezero_vmm::Kvm;
 
 use super::result_file::ResultFiles;
+use super::session::{self, step, warn};
 use crate::cli::{BenchVmArgs, PeerArg};
 use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
@@ -18,32 +19,23 @@ use crate::measure::vm::pins;
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
 use crate::output;
-use crate::output::progress::Bars;
 use crate::report::bench_vm::{PinsFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, MeasuredRow, too_few};
-use crate::report::facts::ErrorFacts;
-use crate::report::machine::MachineFacts;
-use crate::stop;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchVmArgs) -> ExitCode {
-    let mut report = VmReport::new();
-    let result = match stop::on_signals() {
-        Ok(cancel) => run(args, &cancel, &mut report),
-        Err(error) => Err(Failure::new(Class::Internal, &error, None)),
-    };
-    report.error = result.as_ref().err().map(ErrorFacts::from);
-    output::finish(&report, result, args.json, |out| {
-        output::bench_vm::vm(out, &report)
-    })
+    session::main(
+        VmReport::new(),
+        args.json,
+        |cancel, report| run(args, cancel, report),
+        |out, report| output::bench_vm::vm(out, report),
+    )
 }
 
 fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(), Failure> {
     // What cannot be is refused before anything is measured.
     let sizes = sizes(args)?;
-    let host = Host::probe();
-    report.host = Some((&host).into());
-    report.machine = Some(MachineFacts::here(&host));
+    let host = session::probe(report);
     let page = page(args, &sizes, &host)?;
     for bytes in &sizes {
         whole_pages("--memory", *bytes, page)?;
@@ -74,11 +66,10 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         );
     }
     let (rows, runs) = (ways.rows(), args.runs.get());
-    let bars = Bars::new("make machines", &[(None, vm::work(&rows, runs))]);
     let watch = Watch::here(&host);
-    let measured = bench.measure(&rows, runs, &|done| bars.set(0, done));
-    bars.finish();
-    let outcome = measured?;
+    let outcome = step("make machines", vm::work(&rows, runs), |done| {
+        bench.measure(&rows, runs, done)
+    })?;
     for left_out in outcome.notes {
         note(report, left_out);
     }
@@ -88,18 +79,10 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         |file| output::csv::vm(file, &report.rows),
         || output::bench_vm::chart(report),
     )?;
-    let bars = Bars::new("pin", &[(None, pins::work(&ways.sizes, runs))]);
-    let pinned = pins::measure(&place, &ways.sizes, page, runs, cancel, &|done| {
-        bars.set(0, done)
-    });
-    bars.finish();
-    let pinned = pinned?;
-    let watched = watch.end();
-    report
-        .machine
-        .iter_mut()
-        .for_each(|machine| machine.set_load_after(watched.load));
-    warn(report, watched.warnings);
+    let pinned = step("pin", pins::work(&ways.sizes, runs), |done| {
+        pins::measure(&place, &ways.sizes, page, runs, cancel, done)
+    })?;
+    session::watched(report, &watch);
     report.pins = Some(PinsFacts::new(&pinned, page.bytes()));
     if let Some(bytes) = args.estimate {
         let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
@@ -215,14 +198,6 @@ fn not_there(peer: &str, program: &OsStr) -> String {
 fn note(report: &mut VmReport, note: String) {
     output::note(&note);
     report.notes.push(note);
-}
-
-fn warn(report: &mut VmReport, warnings: impl IntoIterator<Item = Warning>) {
-    for warning in warnings {
-        let warning = warning.to_string();
-        output::warn(&warning);
-        report.warnings.push(warning);
-    }
 }
 
 fn of_rows(measured: &[Measured], report: &VmReport) -> Vec<Warning> {
