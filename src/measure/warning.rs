@@ -8,6 +8,7 @@ use prezero_host::{Host, Throttled};
 use prezero_memory::{ByteSize, PlanWarning};
 
 use super::machine::Load;
+use super::own_cost::OwnCost;
 use super::stats::{Summary, outliers};
 
 /// σ above this part of the mean is noise.
@@ -16,6 +17,8 @@ const NOISY: f64 = 0.05;
 const DISAGREE: f64 = 0.05;
 /// With fewer runs σ says little.
 const FEW: usize = 3;
+/// More of a pass than this must not be the instrument's own work.
+const OWN_COST: f64 = 0.01;
 /// Populating slower than the slowest clear by more than this is the first touch of memory.
 const SLOW_TOUCH: f64 = 4.0;
 
@@ -81,6 +84,12 @@ pub(crate) enum Warning {
     SlowFirstTouch { populate: f64, clear: f64 },
     /// The machine is itself a virtual one.
     Hypervisor,
+    /// Measuring takes this part of the shortest pass, which `larger` makes longer.
+    OwnCost {
+        time: Duration,
+        part: f64,
+        larger: &'static str,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -167,6 +176,12 @@ impl fmt::Display for Warning {
             Self::Hypervisor => f.write_str(
                 "This machine is itself a virtual one: trust ratios more than figures, and compare within one run"
             ),
+            Self::OwnCost { time, part, larger } => write!(
+                f,
+                "The instrument's own work takes {:.1} µs of each pass, {:.1} % of the shortest: measure longer passes, with a larger {larger}",
+                time.as_secs_f64() * 1e6,
+                part * 100.0
+            ),
         }
     }
 }
@@ -246,6 +261,16 @@ fn busy(load: Load, cpus: usize) -> Option<Warning> {
     #[allow(clippy::cast_precision_loss)] // a number of CPUs
     let many = cpus as f64 / 2.0;
     (load > many).then_some(Warning::Busy { load, cpus })
+}
+
+/// `larger` is the option that makes passes longer.
+pub(crate) fn of_own_cost(
+    own: &OwnCost,
+    shortest: Duration,
+    larger: &'static str,
+) -> Option<Warning> {
+    let (time, part) = (own.time, own.part_of(shortest));
+    (part > OWN_COST).then_some(Warning::OwnCost { time, part, larger })
 }
 
 /// Rates of populating and of the slowest clear with the same threads, in GB/s.
@@ -348,6 +373,19 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn more_than_a_percent_of_the_shortest_pass_must_not_be_the_instrument_s() {
+        let own = OwnCost::of(vec![Duration::from_micros(100)]).expect("a sample");
+        let found = |ms| of_own_cost(&own, Duration::from_millis(ms), "--memory");
+        assert_eq!(found(11), None);
+        let text = found(5).expect("2 %").to_string();
+        assert!(
+            text.contains("100.0 µs of each pass, 2.0 % of the shortest")
+                && text.ends_with("a larger --memory"),
+            "{text}"
+        );
+    }
+
     /// One of each variant; what the planner says is its own affair.
     fn all() -> Vec<Warning> {
         let text = |text: &str| text.to_owned();
@@ -394,6 +432,11 @@ mod tests {
                 clear: 9.0,
             },
             Warning::Hypervisor,
+            Warning::OwnCost {
+                time: Duration::from_micros(100),
+                part: 0.02,
+                larger: "--memory",
+            },
         ]
     }
 

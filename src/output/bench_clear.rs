@@ -13,6 +13,7 @@ pub(crate) use self::chart::chart;
 use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
 use super::machine::machine;
+use super::own_cost::own_cost;
 use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_clear::{ClearReport, CrossingFacts, FenceFacts, RowFacts, RowName};
 
@@ -65,6 +66,9 @@ pub(crate) fn clear(out: &mut impl Write, report: &ClearReport) -> io::Result<()
     }
     if let Some(fence) = &report.fence {
         writeln!(out, "{}", self::fence(fence))?;
+    }
+    if let Some(instrument) = &report.instrument {
+        own_cost(out, instrument, "pass")?;
     }
     let rows = report.rows.iter().map(|row| {
         let name = name(row.method, row.chunk, row.threads);

@@ -12,6 +12,7 @@ pub(crate) mod csv;
 pub(crate) mod doctor;
 mod figures;
 mod machine;
+mod own_cost;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod text;

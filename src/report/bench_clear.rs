@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
 use super::machine::MachineFacts;
+use super::own_cost::InstrumentFacts;
 use super::run::nanoseconds;
 use crate::measure::clear::crossing::Crossing;
 use crate::measure::clear::fence::{EVERY, Fence};
@@ -28,6 +29,8 @@ pub(crate) struct ClearReport {
     pub(crate) fence: Option<FenceFacts>,
     /// Populating the memory with all CPUs: apart from the rows, and slow on memory new to the machine.
     pub(crate) populate_gbps: Option<f64>,
+    /// What measuring adds to each pass: an empty pass of the row with the shortest one.
+    pub(crate) instrument: Option<InstrumentFacts>,
     /// Why no row has counters; `None` where they have.
     pub(crate) counters_unavailable: Option<UnavailableFacts>,
     pub(crate) warnings: Vec<String>,
@@ -47,6 +50,7 @@ impl ClearReport {
             crossing: None,
             fence: None,
             populate_gbps: None,
+            instrument: None,
             counters_unavailable: None,
             warnings: Vec::new(),
             error: None,

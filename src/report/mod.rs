@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod estimate;
 pub(crate) mod facts;
 pub(crate) mod machine;
+pub(crate) mod own_cost;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod pool_drain;

@@ -35,6 +35,7 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
         "crossing",
         "fence",
         "populate_gbps",
+        "instrument",
         "counters_unavailable",
     ] {
         assert!(report.get(key).is_some(), "{key}: {report:#}");
@@ -56,6 +57,7 @@ pub(crate) fn document(ran: Ran, code: i32) -> Value {
         check_crossing(&report);
         check_fence(&report);
         check_machine(&report);
+        check_instrument(&report);
         assert!(report["host"]["kernel"].is_string(), "{report:#}");
         assert!(
             report["populate_gbps"]
@@ -205,4 +207,14 @@ fn check_machine(report: &Value) {
             .is_some_and(|hash| hash.len() == 16),
         "{machine:#}"
     );
+}
+
+#[track_caller]
+fn check_instrument(report: &Value) {
+    let instrument = &report["instrument"];
+    assert!(number(instrument, "cost_ns") > 0.0, "{instrument:#}");
+    let part = number(instrument, "part_of_shortest");
+    // Less than all of a pass of a few milliseconds, on any machine.
+    assert!((0.0..1.0).contains(&part), "{instrument:#}");
+    assert_eq!(list(instrument, "samples_ns").len(), 11);
 }

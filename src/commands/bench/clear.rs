@@ -1,6 +1,7 @@
 //! `prezero bench clear`: how fast this host clears memory, and how.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use prezero_host::PageSize;
 use prezero_memory::{ByteSize, Cancel, Class, Control, Hugepages, MemorySpec};
@@ -13,9 +14,11 @@ use crate::commands::request::resolved;
 use crate::failure::Failure;
 use crate::measure::clear::{self, Measured, Memory, crossing, fence};
 use crate::measure::machine::Watch;
+use crate::measure::own_cost::OwnCost;
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_clear::ClearReport;
+use crate::report::own_cost::InstrumentFacts;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchClearArgs) -> ExitCode {
@@ -70,6 +73,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
             .as_ref()
             .map(Into::into);
     }
+    let own = own_cost(&mut memory, &measured)?;
     session::watched(report, &watch);
     let baseline = match baseline.among(&rows)? {
         Ok(row) => Some(row),
@@ -87,6 +91,10 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     );
     report.populate_gbps = Some(memory.populate_gbps());
     warn(report, of_rows(&measured, &memory));
+    if let Some((own, shortest)) = own {
+        report.instrument = Some(InstrumentFacts::new(&own, shortest));
+        warn(report, warning::of_own_cost(&own, shortest, "--memory"));
+    }
     files.write(
         |file| output::csv::clear(file, &report.rows),
         || output::bench_clear::chart(report),
@@ -165,6 +173,21 @@ fn of_memory(memory: &Memory<'_>, chunks: &[Option<u64>], threads: &[usize]) -> 
         bytes,
     }));
     found
+}
+
+/// What measuring adds to the shortest pass, and how long that took.
+fn own_cost(
+    memory: &mut Memory<'_>,
+    measured: &[Measured],
+) -> Result<Option<(OwnCost, Duration)>, Failure> {
+    let shortest = measured
+        .iter()
+        .filter_map(|row| Some((row.samples.iter().min()?, row)));
+    let Some((shortest, row)) = shortest.min_by_key(|(time, _)| *time) else {
+        return Ok(None);
+    };
+    let own = OwnCost::measure(|| memory.empty_pass(&row.row))?;
+    Ok(Some((own, *shortest)))
 }
 
 fn of_rows(measured: &[Measured], memory: &Memory<'_>) -> Vec<Warning> {

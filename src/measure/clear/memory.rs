@@ -171,6 +171,13 @@ impl<'a> Memory<'a> {
         Ok(sys::spans(self.ram.insert(dirty)))
     }
 
+    /// A pass that clears nothing: how long it takes to have the threads of this row share the memory out.
+    pub(crate) fn empty_pass(&mut self, row: &Row) -> Result<Duration, Failure> {
+        let ram = self.ram.as_ref().ok_or_else(lost)?;
+        let rehearsed = ram.rehearse_clear(self.crew(row), &how(row), &self.control);
+        Ok(rehearsed?)
+    }
+
     fn dirty(&mut self) -> Result<GuestRam<Populated>, Failure> {
         let ram = self.ram.take().ok_or_else(lost)?;
         let stained = ram.stain(&self.crews[0], STAIN, &self.control);
@@ -178,18 +185,15 @@ impl<'a> Memory<'a> {
     }
 
     fn clear(&mut self, dirty: GuestRam<Populated>, row: &Row) -> Result<Duration, Failure> {
-        let crew = self.crews.iter().find(|crew| crew.count() == row.threads);
-        let crew = crew.unwrap_or(&self.crews[0]);
-        let how = ClearRequest {
-            extents: ClearExtents::All,
-            choice: (row.method.method()).map_or(MethodChoice::Measured, MethodChoice::Fixed),
-            chunk: row.chunk,
-            ..ClearRequest::default()
-        };
-        let cleared = dirty.clear(crew, &how, &self.control);
+        let cleared = dirty.clear(self.crew(row), &how(row), &self.control);
         let (ram, report) = cleared.map_err(|failed| failed.error)?;
         self.ram = Some(ram.into_unknown());
         Ok(report.time)
+    }
+
+    fn crew(&self, row: &Row) -> &Workers {
+        let crew = self.crews.iter().find(|crew| crew.count() == row.threads);
+        crew.unwrap_or(&self.crews[0])
     }
 
     /// The largest piece of it, for measurements of a part by this thread alone.
@@ -211,6 +215,15 @@ impl<'a> Memory<'a> {
             message: format!("{by} while measuring"),
             fix: None,
         })
+    }
+}
+
+fn how(row: &Row) -> ClearRequest {
+    ClearRequest {
+        extents: ClearExtents::All,
+        choice: (row.method.method()).map_or(MethodChoice::Measured, MethodChoice::Fixed),
+        chunk: row.chunk,
+        ..ClearRequest::default()
     }
 }
 

@@ -92,12 +92,7 @@ pub unsafe fn clear(
     request: &ClearRequest,
     control: &Control<'_>,
 ) -> Result<ClearReport, ClearError> {
-    let cleared = |target: &&Target| {
-        target.len.bytes() > 0 && (request.extents == ClearExtents::All || !target.origin.is_zero())
-    };
-    let mut targets: Vec<Target> = targets.iter().filter(cleared).copied().collect();
-    targets.sort_unstable_by_key(|target| target.addr);
-    check_apart(&targets)?;
+    let targets = to_clear(targets, request)?;
     let (cut, used_next) = hot::pages_last(&targets, request);
     let job = Job::new(workers, &cut, request.chunk.unwrap_or(0), control)?;
     if targets.is_empty() {
@@ -140,6 +135,47 @@ pub unsafe fn clear(
         .collect();
     account(&wanted(&targets), receipts)?;
     Ok(report)
+}
+
+/// How long the workers are at it if they claim everything as [`clear`] would have them, and store nothing:
+/// what of [`ClearReport::time`] is not clearing.
+///
+/// # Errors
+///
+/// As [`clear`].
+pub(crate) fn rehearse(
+    workers: &Workers,
+    targets: &[Target],
+    request: &ClearRequest,
+    control: &Control<'_>,
+) -> Result<Duration, ClearError> {
+    let targets = to_clear(targets, request)?;
+    let (cut, used_next) = hot::pages_last(&targets, request);
+    let job = Job::new(workers, &cut, request.chunk.unwrap_or(0), control)?;
+    if targets.is_empty() {
+        return Ok(Duration::ZERO);
+    }
+    let how = How::new(&job, workers, request, &targets, used_next)?;
+    let finished = job.run(workers, control, |share: &Share<'_, ClearError>| {
+        let mut claimed = Vec::new();
+        while let Some(chunk) = share.claim() {
+            share.done(chunk.len);
+            claimed.push((chunk.addr, how.clearing(Method::cached())));
+        }
+        claimed.len()
+    })?;
+    Ok(finished.time)
+}
+
+/// The targets that are cleared, in the order of their addresses.
+fn to_clear(targets: &[Target], request: &ClearRequest) -> Result<Vec<Target>, ClearError> {
+    let cleared = |target: &&Target| {
+        target.len.bytes() > 0 && (request.extents == ClearExtents::All || !target.origin.is_zero())
+    };
+    let mut targets: Vec<Target> = targets.iter().filter(cleared).copied().collect();
+    targets.sort_unstable_by_key(|target| target.addr);
+    check_apart(&targets)?;
+    Ok(targets)
 }
 
 /// Fills the targets with a byte, on the workers of their nodes.

@@ -97,6 +97,27 @@ fn dirty_targets_are_zero_afterwards_and_fresh_ones_are_not_touched() {
 }
 
 #[test]
+fn a_rehearsal_stores_nothing_and_takes_its_time() {
+    let range = Range::new(5 * MIB);
+    let targets = [range.target(0, Origin::Dirty)];
+    let request = ClearRequest::default();
+    let time = rehearse(&workers(&[0, 0]), &targets, &request, &Control::default()).unwrap();
+    assert_eq!(range.count(STAIN), 5 * MIB);
+    assert!(time > Duration::ZERO);
+    let fresh = [range.target(0, Origin::Fresh)];
+    let none = rehearse(&workers(&[0]), &fresh, &request, &Control::default()).unwrap();
+    assert_eq!(none, Duration::ZERO);
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let control = Control {
+        cancel: Some(&cancel),
+        ..Control::default()
+    };
+    let stopped = rehearse(&workers(&[0]), &targets, &request, &control).unwrap_err();
+    assert!(matches!(stopped, ClearError::Stopped { .. }), "{stopped}");
+}
+
+#[test]
 fn nothing_to_clear_costs_nothing() {
     let fresh = Range::new(MIB);
     let targets = [fresh.target(0, Origin::Fresh)];

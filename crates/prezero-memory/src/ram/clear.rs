@@ -1,9 +1,10 @@
 //! From populated memory to memory that reads as zero, also where a guest has had it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Cleared, Contents, Dirty, GuestRam, Populated, Slot};
-use crate::clear::{ClearError, ClearReport, ClearRequest, clear, stain};
+use crate::clear::{ClearError, ClearReport, ClearRequest, clear, rehearse, stain};
 use crate::control::Control;
 use crate::error::{Failed, RepopulateError};
 use crate::populate::{PopulateReport, populate};
@@ -35,6 +36,22 @@ impl GuestRam<Populated> {
             Ok(report) => Ok((self.into_state(Cleared(())), report)),
             Err(error) => Err(Failed { ram: self, error }),
         }
+    }
+
+    /// Has the workers share the memory out among them as [`GuestRam::clear`] would, and clear none of it: how
+    /// long that takes, from the barrier to the last worker's end. For measurements, whose own cost it
+    /// is: this is in [`ClearReport::time`], too, and is not clearing.
+    ///
+    /// # Errors
+    ///
+    /// As [`GuestRam::clear`].
+    pub fn rehearse_clear(
+        &self,
+        workers: &Workers,
+        request: &ClearRequest,
+        control: &Control<'_>,
+    ) -> Result<Duration, ClearError> {
+        rehearse(workers, &self.targets(), request, control)
     }
 
     /// Has the workers fill all of it with a byte, and takes nothing about its contents for granted

@@ -64,6 +64,22 @@ fn after_a_cancel_every_measurement_ends() {
 }
 
 #[test]
+fn an_empty_pass_clears_nothing() {
+    let mut memory = ordinary(&[1], Control::default());
+    let dirty = memory.dirty().expect("not cancelled");
+    let dirty = memory.ram.insert(dirty);
+    assert!(is_all(dirty, STAIN));
+    let row = Row {
+        method: By::Name(Method::cached()),
+        chunk: None,
+        threads: memory.all_threads(),
+    };
+    let took = memory.empty_pass(&row).expect("not cancelled");
+    assert!(took > Duration::ZERO);
+    assert!(is_all(memory.ram.as_mut().expect("there"), STAIN));
+}
+
+#[test]
 fn the_chunk_of_a_row_is_that_of_its_pass() {
     let mut memory = ordinary(&[1], Control::default());
     let row = Row {
