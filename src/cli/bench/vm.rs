@@ -35,7 +35,8 @@ Exit codes:
   2 usage
   3 not enough hugepages, or a limit
   4 the host refuses: no /dev/kvm, no place for a pool
-  6 cancelled";
+  5 the guest of a machine failed
+  6 cancelled, or a machine was not there in time";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]

@@ -149,9 +149,8 @@ fn bench<'a>(
             PeerArg::Qemu(path) => {
                 let program = path.clone();
                 let program = program.unwrap_or_else(|| Qemu::default_program().into());
-                qemu = Qemu::find(&program);
-                match &qemu {
-                    Some(found) => {
+                match Qemu::find(&program, cancel) {
+                    Ok(found) => {
                         report.add_peer("qemu", found.version());
                         if !found.pins_threads() {
                             note(
@@ -159,21 +158,20 @@ fn bench<'a>(
                                 "This QEMU is older than 7.2 and does not keep its threads on their CPUs".to_owned(),
                             );
                         }
+                        qemu = Some(found);
                     }
-                    None => note(report, not_there("qemu", &program)),
+                    Err(why) => note(report, not_there("qemu", &program, &why)),
                 }
             }
             PeerArg::CloudHypervisor(path) => {
                 let program = path.clone();
                 let program: OsString = program.unwrap_or_else(|| CloudHypervisor::PROGRAM.into());
-                match CloudHypervisor::find(&program, place.dir()) {
-                    Some(found) => {
-                        let found =
-                            found.map_err(|error| Failure::new(Class::Internal, &error, None))?;
+                match CloudHypervisor::find(&program, place.dir(), cancel) {
+                    Ok(found) => {
                         report.add_peer("cloud-hypervisor", found.version());
                         cloud_hypervisor = Some(found);
                     }
-                    None => note(report, not_there("cloud-hypervisor", &program)),
+                    Err(why) => note(report, not_there("cloud-hypervisor", &program, &why)),
                 }
             }
         }
@@ -188,11 +186,9 @@ fn bench<'a>(
     })
 }
 
-fn not_there(peer: &str, program: &OsStr) -> String {
+fn not_there(peer: &str, program: &OsStr, why: &str) -> String {
     let program = program.display();
-    format!(
-        "{peer} is left out: {program} is not installed, or does not answer --version (--peer {peer}=PATH)"
-    )
+    format!("{peer} is left out: {program} {why} (--peer {peer}=PATH)")
 }
 
 fn note(report: &mut VmReport, note: String) {

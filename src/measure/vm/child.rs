@@ -3,6 +3,7 @@
 //! The parent sleeps in poll(2) meanwhile: what it costs is one small write before the exec, and one
 //! wake-up at the end.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
@@ -13,17 +14,29 @@ use prezero_memory::{Cancel, Class};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::sys;
 use crate::clock;
 use crate::failure::Failure;
 
-/// How soon a signal is noticed while a child has nothing to say.
+/// How soon a signal, and a child that is late, is noticed while the child has nothing to say.
 const NOTICED: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+
+/// How slow a machine's memory may come, in bytes a second: a tenth of what one thread of an old host
+/// clears, since the first touch of memory that a hypervisor has to find is up to twenty times slower.
+const SLOWEST: u64 = 250_000_000;
+
+/// What all else may take.
+const BESIDES: Duration = Duration::from_secs(60);
+
+/// How long a child that makes a machine of this size may say nothing, and take to end.
+pub(super) fn limit(bytes: u64) -> Duration {
+    BESIDES + Duration::from_secs(bytes / SLOWEST)
+}
 
 /// The last of what a child wrote that is worth repeating, in bytes.
 const WORDS: usize = 400;
@@ -38,6 +51,8 @@ pub(super) struct Child<'a> {
     /// Its standard error; in memory, so that nobody has to read it meanwhile.
     words: File,
     cancel: &'a Cancel,
+    /// How long it may take to say what is waited for, and again to end.
+    limit: Duration,
 }
 
 /// What there is to see when a child has ended.
@@ -50,8 +65,14 @@ pub(super) struct Ended {
 
 impl<'a> Child<'a> {
     /// Starts it. Its standard output is to be set by the caller, and is read with [`Child::read_until`].
-    pub(super) fn start(command: &mut Command, cancel: &'a Cancel) -> Result<Self, Failure> {
-        let name = command.get_program().display().to_string();
+    /// What it is called is for errors.
+    pub(super) fn start(
+        name: impl fmt::Display,
+        command: &mut Command,
+        cancel: &'a Cancel,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
+        let name = name.to_string();
         let failed = |error: &io::Error| Failure {
             class: Class::Internal,
             message: format!("Cannot run {name}: {error}"),
@@ -70,6 +91,7 @@ impl<'a> Child<'a> {
             started,
             words,
             cancel,
+            limit,
         })
     }
 
@@ -83,7 +105,7 @@ impl<'a> Child<'a> {
     }
 
     /// Reads what it writes to `from` until that is `enough`, or at its end: everything read, and when the
-    /// last of it came.
+    /// last of it came. One that takes longer than it may is a failure of class [`Class::Stopped`].
     pub(super) fn read_until(
         &self,
         mut from: impl Read + AsFd,
@@ -95,6 +117,7 @@ impl<'a> Child<'a> {
             if self.cancel.is_cancelled() {
                 return Err(stopped());
             }
+            self.check_time(self.started, "say that it is ready")?;
             let mut fds = [PollFd::new(&from, PollFlags::IN)];
             match poll(&mut fds, Some(&NOTICED)) {
                 Ok(0) | Err(Errno::INTR) => {
@@ -130,14 +153,49 @@ impl<'a> Child<'a> {
         }
     }
 
+    /// A child that hangs would be waited for without an end.
+    fn check_time(&self, since: Duration, to: &str) -> Result<(), Failure> {
+        if clock::now().saturating_sub(since) < self.limit {
+            return Ok(());
+        }
+        let what = format!("it was given {} s to {to}", self.limit.as_secs_f64());
+        Err(Failure {
+            class: Class::Stopped,
+            fix: Some("end what else runs here, or smaller machines: --memory 1G".to_owned()),
+            ..self.failed(&what)
+        })
+    }
+
     /// Waits for its end.
     pub(super) fn wait(mut self) -> Result<(Ended, String), Failure> {
-        let Some(mut process) = self.process.take() else {
+        // A child that reads its input to the end would wait for us.
+        drop(self.process.as_mut().and_then(|child| child.stdin.take()));
+        self.wait_until_it_has_ended()?;
+        let Some(process) = self.process.take() else {
             return Err(self.failed("it has ended"));
         };
-        let waited = sys::wait(&mut process);
+        let waited = sys::wait(&process);
         let (status, cpu) = waited.map_err(|error| self.failed(&error.to_string()))?;
         Ok((Ended { status, cpu }, self.words()))
+    }
+
+    fn wait_until_it_has_ended(&self) -> Result<(), Failure> {
+        let Some(process) = &self.process else {
+            return Ok(());
+        };
+        let since = clock::now();
+        // Where a seccomp filter does not know the call, it is waited for without a limit.
+        let Ok(ending) = pidfd_open(Pid::from_child(process), PidfdFlags::empty()) else {
+            return Ok(());
+        };
+        loop {
+            match poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&NOTICED)) {
+                Ok(0) | Err(Errno::INTR) if self.cancel.is_cancelled() => return Err(stopped()),
+                Ok(0) | Err(Errno::INTR) => self.check_time(since, "end")?,
+                Ok(_) => return Ok(()),
+                Err(errno) => return Err(self.failed(&io::Error::from(errno).to_string())),
+            }
+        }
     }
 
     /// What it did wrong, with its own last words.
@@ -203,10 +261,51 @@ mod tests {
         command
     }
 
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn started<'a>(script: &str, cancel: &'a Cancel) -> Child<'a> {
+        Child::start("sh", &mut shell(script), cancel, LONG).expect("a shell")
+    }
+
+    /// It is stopped, after its time and not long after.
+    fn is_late(begun: Duration, limit: Duration, failure: &Failure) {
+        assert_eq!(failure.class, Class::Stopped, "{}", failure.message);
+        assert!(failure.message.contains("0.3 s"), "{}", failure.message);
+        let took = clock::now().saturating_sub(begun);
+        assert!(took >= limit && took < LONG, "{took:?}");
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_given_its_time_and_no_more() {
+        let (cancel, limit) = (Cancel::new(), Duration::from_millis(300));
+        let begun = clock::now();
+        // It says something, and not what is waited for; and when it has, it does not end.
+        let silent = "echo words >&2; echo one; exec sleep 1000";
+        let start = |script: &str| Child::start("sh", &mut shell(script), &cancel, limit);
+        let mut child = start(silent).expect("a shell");
+        let output = child.process().and_then(|process| process.stdout.take());
+        let read = child.read_until(output.expect("a pipe"), |_| false);
+        let failure = read.expect_err("it hangs");
+        assert!(failure.message.ends_with(": words"), "{}", failure.message);
+        is_late(begun, limit, &failure);
+        let begun = clock::now();
+        let failure = start("exec sleep 1000").expect("a shell").wait();
+        is_late(begun, limit, &failure.expect_err("it hangs"));
+        assert_eq!(super::limit(16 << 30), Duration::from_secs(60 + 68));
+    }
+
+    #[test]
+    fn a_cancel_ends_the_waiting_for_its_end() {
+        let cancel = Cancel::new();
+        let child = started("exec sleep 1000", &cancel);
+        cancel.cancel();
+        assert_eq!(child.wait().expect_err("cancelled").class, Class::Stopped);
+    }
+
     #[test]
     fn a_child_is_read_until_it_said_enough_and_its_end_is_seen() {
         let cancel = Cancel::new();
-        let mut child = Child::start(&mut shell("echo one; echo two"), &cancel).expect("a shell");
+        let mut child = started("echo one; echo two", &cancel);
         let output = child.process().and_then(|process| process.stdout.take());
         let (read, at) = child
             .read_until(output.expect("a pipe"), |read| read.ends_with(b"two\n"))
@@ -220,11 +319,8 @@ mod tests {
     #[test]
     fn a_failure_has_the_last_words_of_the_child() {
         let cancel = Cancel::new();
-        let child = Child::start(
-            &mut shell("echo no memory >&2; echo here >&2; exit 3"),
-            &cancel,
-        );
-        let (ended, words) = child.expect("a shell").wait().expect("it ends");
+        let child = started("echo no memory >&2; echo here >&2; exit 3", &cancel);
+        let (ended, words) = child.wait().expect("it ends");
         assert_eq!(
             (ended.status.code(), &*words),
             (Some(3), "no memory | here")
@@ -234,7 +330,7 @@ mod tests {
     #[test]
     fn a_cancel_ends_the_reading_and_drop_the_child() {
         let cancel = Cancel::new();
-        let mut child = Child::start(&mut shell("exec sleep 1000"), &cancel).expect("a shell");
+        let mut child = started("exec sleep 1000", &cancel);
         let output = child.process().and_then(|process| process.stdout.take());
         cancel.cancel();
         let failure = child.read_until(output.expect("a pipe"), |_| true);
@@ -245,7 +341,8 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_named() {
         let cancel = Cancel::new();
-        let failure = Child::start(&mut Command::new("/nowhere/monitor"), &cancel);
+        let program = "/nowhere/monitor";
+        let failure = Child::start(program, &mut Command::new(program), &cancel, LONG);
         let failure = failure.expect_err("no such file");
         assert!(failure.message.contains("/nowhere/monitor"));
     }

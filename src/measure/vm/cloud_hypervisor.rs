@@ -14,7 +14,7 @@ use prezero_host::PageSize;
 use prezero_memory::Cancel;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
-use super::child::Child;
+use super::child::{Child, limit};
 use super::{Sample, events, stub_kernel};
 use crate::failure::Failure;
 
@@ -32,15 +32,19 @@ impl CloudHypervisor {
     /// The program's name where none is given.
     pub(crate) const PROGRAM: &str = "cloud-hypervisor";
 
-    /// Asks it for its version, and puts what it needs into `dir`; `None` if it is not there.
-    pub(crate) fn find(program: &OsStr, dir: &Path) -> Option<io::Result<Self>> {
-        let version = super::version_of(program)?;
+    /// Asks it for its version, and puts what it needs into `dir`; or why it cannot be had.
+    pub(crate) fn find(program: &OsStr, dir: &Path, cancel: &Cancel) -> Result<Self, String> {
+        let version = super::version_of(program, cancel, super::ANSWERS)?;
         let peer = Self {
             program: program.to_owned(),
             version,
             dir: dir.to_owned(),
         };
-        Some(fs::write(peer.kernel(), stub_kernel::file()).map(|()| peer))
+        let written = fs::write(peer.kernel(), stub_kernel::file());
+        let kernel = peer.kernel();
+        written
+            .map_err(|error| format!("cannot be given a kernel: {}: {error}", kernel.display()))?;
+        Ok(peer)
     }
 
     /// What it calls itself.
@@ -60,7 +64,8 @@ impl CloudHypervisor {
             message: format!("{}: {error}", self.events().display()),
             fix: None,
         })?;
-        let mut child = Child::start(&mut self.command(bytes, page), cancel)?;
+        let mut command = self.command(bytes, page);
+        let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let (_, at) = child.read_until(pipe, events::booted)?;
         let creation = at.saturating_sub(child.started());
         if let Some(process) = child.process() {
@@ -132,8 +137,8 @@ mod tests {
         );
         fs::write(&program, text).expect("a directory");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let found = CloudHypervisor::find(program.as_os_str(), dir);
-        found.expect("it answers").expect("the directory is ours")
+        let found = CloudHypervisor::find(program.as_os_str(), dir, &Cancel::new());
+        found.expect("it answers")
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 use prezero_host::{IdSet, PageSize};
 use prezero_memory::{Cancel, Class, Method, Request};
 
-use self::child::Ended;
+use self::child::{Child, Ended};
 pub(crate) use self::cloud_hypervisor::CloudHypervisor;
 pub(crate) use self::place::Place;
 use self::prezero::{Clear, Run};
@@ -315,16 +315,29 @@ pub(crate) fn work(rows: &[Row], runs: usize) -> u64 {
     all.saturating_mul(runs as u64 + 1)
 }
 
-/// The first line that a program says when asked for its version; `None` if it is not there.
-fn version_of(program: &OsStr) -> Option<String> {
+/// How long a program may take to say what it is.
+const ANSWERS: Duration = Duration::from_secs(10);
+
+/// The first line that a program says when asked for its version; or what is the matter with it.
+fn version_of(program: &OsStr, cancel: &Cancel, limit: Duration) -> Result<String, String> {
     let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null());
-    let output = command
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().next().map(str::to_owned)
+    command.arg("--version");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut ask = || {
+        let mut child = Child::start(program.display(), &mut command, cancel, limit)?;
+        let output = child.process().and_then(|process| process.stdout.take());
+        let output = output.ok_or_else(|| child.failed("it has no output"))?;
+        let (read, _) = child.read_until(output, |_| false)?;
+        Ok((child.wait()?.0.status, read))
+    };
+    let silent = || "is not installed, or does not answer --version".to_owned();
+    let (status, read) = ask().map_err(|failure: Failure| match failure.class {
+        Class::Stopped => format!("has not answered --version for {} s", limit.as_secs_f64()),
+        _ => silent(),
+    })?;
+    let text = String::from_utf8_lossy(&read);
+    let line = text.lines().next().filter(|_| status.success());
+    line.map(str::to_owned).ok_or_else(silent)
 }
 
 /// A monitor that ended as it should not have.
@@ -350,5 +363,37 @@ fn stopped(machines: usize, all: usize) -> Failure {
     Failure {
         message: format!("Cancelled after {machines} of {all} machines; nothing of them is shown"),
         ..child::stopped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_when_asked_what_it_is_is_left_out_with_the_time_it_was_given() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("monitor");
+        let ask = |script: &str, limit: u64| {
+            fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a directory");
+            let open = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&program, open).expect("it is ours");
+            let limit = Duration::from_millis(limit);
+            version_of(program.as_os_str(), &Cancel::new(), limit)
+        };
+        assert_eq!(ask("echo one; echo two", 60_000), Ok("one".to_owned()));
+        for hangs in ["exec sleep 1000", "echo one; exec >&- sleep 1000"] {
+            let why = ask(hangs, 200).expect_err("it hangs");
+            assert_eq!(why, "has not answered --version for 0.2 s");
+        }
+        for silent in ["exit 0", "echo one; exit 1"] {
+            let why = ask(silent, 60_000).expect_err("no answer");
+            assert!(why.contains("does not answer --version"), "{why}");
+        }
+        let why = version_of(OsStr::new("/nowhere/monitor"), &Cancel::new(), ANSWERS);
+        assert!(why.expect_err("no such file").contains("not installed"));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prezero_memory::{Cancel, Class, Method, Origin, PageSize};
 use serde::Deserialize;
 
-use super::child::Child;
+use super::child::{Child, limit};
 use super::{Sample, Work};
 use crate::failure::{Failure, class_named};
 
@@ -59,7 +59,7 @@ impl Run<'_> {
 
 /// Makes the machine, lets its guest run, and waits for the end.
 pub(super) fn run(run: &Run<'_>, cancel: &Cancel) -> Result<Sample, Failure> {
-    let mut child = Child::start(&mut run.command(), cancel)?;
+    let mut child = Child::start("prezero run", &mut run.command(), cancel, limit(run.bytes))?;
     let output = child.process().and_then(|process| process.stdout.take());
     let output = output.ok_or_else(|| child.failed("it has no output"))?;
     let (document, _) = child.read_until(output, |_| false)?;

@@ -10,7 +10,7 @@ use prezero_host::{IdSet, PageSize};
 use prezero_memory::Cancel;
 
 use super::Sample;
-use super::child::Child;
+use super::child::{Child, limit};
 use crate::failure::Failure;
 
 /// From here on it keeps the threads that touch pages on their CPUs.
@@ -34,11 +34,11 @@ impl Qemu {
         format!("qemu-system-{}", std::env::consts::ARCH)
     }
 
-    /// Asks it for its version; `None` if it is not there.
-    pub(crate) fn find(program: &OsStr) -> Option<Self> {
-        let version = super::version_of(program)?;
+    /// Asks it for its version; or why it cannot be had.
+    pub(crate) fn find(program: &OsStr, cancel: &Cancel) -> Result<Self, String> {
+        let version = super::version_of(program, cancel, super::ANSWERS)?;
         let context = number(&version).is_some_and(|number| number >= THREAD_CONTEXT);
-        Some(Self {
+        Ok(Self {
             program: program.to_owned(),
             version,
             context,
@@ -65,7 +65,7 @@ impl Qemu {
         cancel: &Cancel,
     ) -> Result<Sample, Failure> {
         let mut command = self.command(bytes, page, threads, cpus);
-        let mut child = Child::start(&mut command, cancel)?;
+        let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let output = child.process().and_then(|process| process.stdout.take());
         let mut output = output.ok_or_else(|| child.failed("it has no output"))?;
         let (read, at) = child.read_until(&mut output, |read| read.contains(&b'\n'))?;

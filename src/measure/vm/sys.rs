@@ -88,9 +88,7 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Duration)> {
 }
 
 /// Waits for the end of a child (wait4(2)): its status, and the CPU time of it and all that it waited for.
-pub(super) fn wait(child: &mut Child) -> io::Result<(ExitStatus, Duration)> {
-    // A child that reads its input to the end would wait for us.
-    drop(child.stdin.take());
+pub(super) fn wait(child: &Child) -> io::Result<(ExitStatus, Duration)> {
     let pid = Pid::from_child(child).as_raw_nonzero().get();
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
