@@ -84,6 +84,8 @@ pub(crate) enum Warning {
     SlowFirstTouch { populate: f64, clear: f64 },
     /// The machine is itself a virtual one.
     Hypervisor,
+    /// What prezero's own report on a machine warns of.
+    OfMachine { row: String, text: String },
     /// Measuring takes this part of the shortest pass, which `larger` makes longer.
     OwnCost {
         time: Duration,
@@ -176,6 +178,7 @@ impl fmt::Display for Warning {
             Self::Hypervisor => f.write_str(
                 "This machine is itself a virtual one: trust ratios more than figures, and compare within one run"
             ),
+            Self::OfMachine { row, text } => write!(f, "A machine of {row}: {text}"),
             Self::OwnCost { time, part, larger } => write!(
                 f,
                 "The instrument's own work takes {:.1} µs of each pass, {:.1} % of the shortest: measure longer passes, with a larger {larger}",
@@ -386,7 +389,7 @@ mod tests {
         );
     }
 
-    /// One of each variant; what the planner says is its own affair.
+    /// One of each variant; what the planner and a machine's report say is their own affair.
     fn all() -> Vec<Warning> {
         let text = |text: &str| text.to_owned();
         vec![

@@ -54,6 +54,8 @@ pub(crate) struct RowFacts {
     /// All bytes over the time of creation, as the kernel series has it.
     pub(crate) bw_gbps: f64,
     pub(crate) bw_stdev: Option<f64>,
+    /// That of each machine, in the order of [`TimeFacts::samples`].
+    pub(crate) bw_samples: Vec<f64>,
     /// By how much that is above the baseline's.
     pub(crate) diff_percent: f64,
     /// The part of creation that clears: `populate` (by the kernel) or `clear` (by prezero); none where nothing
@@ -62,6 +64,7 @@ pub(crate) struct RowFacts {
     /// All bytes over the time of that part.
     pub(crate) work_gbps: Option<f64>,
     pub(crate) work_stdev: Option<f64>,
+    pub(crate) work_samples: Option<Vec<f64>>,
     /// How often this creation goes into the baseline's.
     pub(crate) speedup: Option<RatioFacts>,
     /// From the exec to the last memory slot registered, QEMU's greeting, or Cloud Hypervisor's "booted".
@@ -70,6 +73,8 @@ pub(crate) struct RowFacts {
     pub(crate) first_instruction_ns: Option<TimeFacts>,
     /// CPU time of the process from its start to its end, the mean.
     pub(crate) cpu_ns: u64,
+    /// That of each.
+    pub(crate) cpu: TimeFacts,
 }
 
 /// Long-term pins by io_uring's registered buffers: a stand-in for VFIO, which pins with the same call of
@@ -208,15 +213,18 @@ impl RowFacts {
             runs: samples.len(),
             bw_gbps: bandwidth.mean,
             bw_stdev: bandwidth.stdev,
+            bw_samples: measured.gbps.clone(),
             diff_percent: (bandwidth.mean / of_baseline.mean - 1.0) * 100.0,
             work: row.way.work(),
             work_gbps: work.map(|work| work.mean),
             work_stdev: work.and_then(|work| work.stdev),
+            work_samples: work.map(|_| measured.work_gbps.clone()),
             speedup: Some(RatioFacts::of(measured, baseline)),
             creation_ns: TimeFacts::of(times(&|sample| nanoseconds(sample.creation)))?,
             first_instruction_ns: first.and_then(TimeFacts::of),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a mean of such
             cpu_ns: cpu.mean.round() as u64,
+            cpu,
         })
     }
 }

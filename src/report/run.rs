@@ -163,6 +163,9 @@ impl Guest {
     }
 }
 
+/// How a warning of workers that may run on any CPU ends.
+pub(crate) const LOOSE: &str = "could not be pinned to a CPU and may share one";
+
 impl Report {
     pub(crate) fn new() -> Self {
         Self {

@@ -284,6 +284,25 @@ fn without_io_uring_there_are_no_pins_and_all_else() {
 }
 
 #[test]
+fn workers_that_cannot_be_pinned_are_one_warning() {
+    let Some(pages) = pages() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = bench_vm("--memory 64M --runs 2 --threads 2 --json");
+    command.env("TMPDIR", dir.path());
+    let affinity = &[libc::SYS_sched_setaffinity];
+    Refused::new(affinity, Refusal::Errno(1)).put_on(&mut command);
+    let ran = finish(command);
+    if mounts_are_refused(&ran) {
+        return;
+    }
+    let report = document(ran, 0);
+    pages.assert_clean();
+    let warnings = list(&report, "warnings").iter();
+    let loose = |warning: &&Value| warning.to_string().contains("pinned");
+    assert_eq!(warnings.filter(loose).count(), 1, "{report:#}");
+}
+
+#[test]
 fn a_prediction_is_apart_from_what_was_measured() {
     let Some(pages) = pages() else { return };
     let args = "--memory 4M,64M --runs 2 --estimate 1550G";

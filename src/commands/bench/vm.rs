@@ -16,6 +16,7 @@ use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
 use crate::measure::machine::Watch;
 use crate::measure::vm::pins;
+use crate::measure::vm::remarks::of_machines;
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
 use crate::output;
@@ -75,6 +76,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     }
     report.set_rows(&outcome.rows, page.bytes());
     warn(report, of_rows(&outcome.rows, report));
+    warn(report, of_machines(&outcome.rows, &report.warnings));
     files.write(
         |file| output::csv::vm(file, &report.rows),
         || output::bench_vm::chart(report),
@@ -197,14 +199,7 @@ fn note(report: &mut VmReport, note: String) {
 }
 
 fn of_rows(measured: &[Measured], report: &VmReport) -> Vec<Warning> {
-    let name = |row: &Measured| {
-        let size = ByteSize(row.row.bytes).to_spec();
-        let way = row.row.way;
-        let peer = way.peer().map_or(String::new(), |peer| format!("{peer} "));
-        let workers = row.row.workers;
-        let workers = workers.map_or(String::new(), |n| format!(" {n}w"));
-        format!("{peer}{}{workers} {size}", way.name())
-    };
+    let name = |row: &Measured| row.row.to_string();
     let rows: Vec<(String, Vec<f64>)> = measured
         .iter()
         .map(|row| (name(row), row.seconds()))

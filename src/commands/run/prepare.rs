@@ -10,6 +10,7 @@ use super::{finish, throttling};
 use crate::commands::stall::{self, CLEAR, POPULATE, StallWatch, Work};
 use crate::failure::Failure;
 use crate::output::progress::Bars;
+use crate::report::run::LOOSE;
 
 impl Machine<'_> {
     /// Makes memory ready for a guest. `used_next` are the guest addresses that are used first.
@@ -167,9 +168,8 @@ impl Machine<'_> {
             .all(|worker| worker.cpu().is_some());
         if loose > 0 && to_pin {
             let all = workers.len();
-            self.report.warn(format!(
-                "{loose} of {all} workers could not be pinned to a CPU and may share one"
-            ));
+            self.report
+                .warn(format!("{loose} of {all} workers {LOOSE}"));
         }
     }
 }

@@ -12,6 +12,7 @@ mod place;
 mod prezero;
 mod qemu;
 mod recycled;
+pub(crate) mod remarks;
 mod stub_kernel;
 mod sys;
 mod way;
@@ -58,6 +59,10 @@ pub(crate) struct Sample {
     pub(crate) work: Option<Work>,
     /// How many threads there were, as far as it is known.
     pub(crate) workers: Option<usize>,
+    /// How many of them were not kept on a CPU, as far as it is known.
+    pub(crate) loose: usize,
+    /// What prezero's own report warns of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Sample {
@@ -69,6 +74,8 @@ impl Sample {
             cpu,
             work: None,
             workers,
+            loose: 0,
+            warnings: Vec::new(),
         }
     }
 }

@@ -97,6 +97,7 @@ struct Report {
     started_ns: Option<u64>,
     creation_ns: Option<u64>,
     first_instruction_ns: Option<u64>,
+    warnings: Vec<String>,
     error: Option<Error>,
 }
 
@@ -115,7 +116,9 @@ struct Phase {
 }
 
 #[derive(Debug, Deserialize)]
-struct Worker {}
+struct Worker {
+    pinned: bool,
+}
 
 #[derive(Debug, Deserialize)]
 struct Error {
@@ -167,6 +170,8 @@ impl Report {
                 time: Duration::from_nanos(phase.ns),
             }),
             workers: Some(self.workers.len()),
+            loose: self.workers.iter().filter(|worker| !worker.pinned).count(),
+            warnings: self.warnings.clone(),
         })
     }
 }
@@ -191,7 +196,8 @@ mod tests {
                 "phases": [{{ "name": "plan", "ns": 5, "bytes": 0 }},
                            {{ "name": "populate", "ns": 4000, "bytes": 8388608 }},
                            {{ "name": "clear", "ns": 2000, "bytes": 8388608 }}],
-                "workers": [{{ "node": 0 }}, {{ "node": 0 }}],
+                "workers": [{{ "node": 0, "pinned": true }}, {{ "node": 0, "pinned": false }}],
+                "warnings": ["of the machine"],
                 "started_ns": 10000, "creation_ns": 7000, "first_instruction_ns": 9000 }}"#
         );
         serde_json::from_str(&text).expect("a report")
@@ -209,6 +215,10 @@ mod tests {
             Some(Duration::from_nanos(1500 + 9000))
         );
         assert_eq!((sample.cpu, sample.workers), (cpu, Some(2)));
+        assert_eq!(
+            (sample.loose, sample.warnings),
+            (1, vec!["of the machine".to_owned()])
+        );
         let work = sample.work.expect("the kernel cleared");
         assert_eq!(
             (work.bytes, work.time),

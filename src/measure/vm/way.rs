@@ -1,6 +1,8 @@
 //! The ways to make the same machine, each of which is a row for each size.
 
-use prezero_memory::Origin;
+use std::fmt;
+
+use prezero_memory::{ByteSize, Origin};
 
 /// How the memory of a machine comes to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,19 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     /// How many threads are asked to do it; none where the monitor decides.
     pub(crate) workers: Option<usize>,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(peer) = self.way.peer() {
+            write!(f, "{peer} ")?;
+        }
+        f.write_str(self.way.name())?;
+        if let Some(workers) = self.workers {
+            write!(f, " {workers}w")?;
+        }
+        write!(f, " {}", ByteSize(self.bytes).to_spec())
+    }
 }
 
 /// What rows there are.

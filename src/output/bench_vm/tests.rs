@@ -22,6 +22,8 @@ fn row(gib: u64, way: Way, workers: Option<usize>, created: u64, work: Option<u6
                 time: time(work),
             }),
             workers,
+            loose: 0,
+            warnings: Vec::new(),
         }
     };
     let row = Row {
@@ -239,4 +241,13 @@ fn every_figure_of_a_row_is_that_of_its_own_samples() {
     );
     assert_eq!(baseline.creation_ns.samples, [140_000_000, 154_000_000]);
     assert_eq!(baseline.cpu_ns, 252_000_000);
+    assert_eq!(baseline.cpu.samples, [240_000_000, 264_000_000]);
+    let near = |samples: &[f64], seconds: [f64; 2]| {
+        let wanted = seconds.map(|seconds| gib / seconds);
+        let near = |(a, b): (&f64, f64)| (a - b).abs() < 1e-9;
+        samples.len() == 2 && samples.iter().zip(wanted).all(near)
+    };
+    assert!(near(&baseline.bw_samples, [0.140, 0.154]));
+    let of_work = baseline.work_samples.as_deref().unwrap_or_default();
+    assert!(near(of_work, [0.120, 0.132]), "{of_work:?}");
 }

@@ -73,12 +73,32 @@ fn check(row: &Value, baseline: &Value) {
             "{row:#}"
         );
     }
-    assert!(number(row, "cpu_ns") > 0.0, "{row:#}");
+    let cpu = times(row, "cpu");
+    assert!(cpu.iter().all(|ns| *ns > 0.0), "{row:#}");
+    assert!(
+        (number(row, "cpu_ns") - number(&row["cpu"], "mean")).abs() <= 0.5,
+        "{row:#}"
+    );
     let cleared = row["way"] != "recycled-clean" && row["peer"].is_null();
     for key in ["work", "work_gbps"] {
         assert_eq!(row[key].is_null(), !cleared, "{key}: {row:#}");
     }
     let rates = creation.iter().map(|ns| number(row, "bytes") / ns);
+    for (found, wanted) in list(row, "bw_samples").iter().zip(rates.clone()) {
+        close(found.as_f64().expect("a rate"), wanted);
+    }
+    assert_eq!(
+        row["bw_samples"].as_array().map(Vec::len),
+        Some(creation.len())
+    );
+    let of_work = row["work_samples"].as_array();
+    let of_work = of_work.map(|rates| rates.iter().filter_map(Value::as_f64).sum::<f64>());
+    #[allow(clippy::cast_precision_loss)]
+    let of_work = of_work.map(|sum| sum / creation.len() as f64);
+    assert_eq!(of_work.is_some(), row["work_gbps"].is_number(), "{row:#}");
+    if let Some(mean) = of_work {
+        close(mean, number(row, "work_gbps"));
+    }
     #[allow(clippy::cast_precision_loss)] // a number of runs
     let mean = rates.sum::<f64>() / creation.len() as f64;
     close(number(row, "bw_gbps"), mean);
