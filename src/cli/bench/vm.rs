@@ -19,8 +19,9 @@ recycled pages cleared with the kernel's own stores (rep stosb, 4 KiB at a time)
 uncached stores and 1 and all workers, recycled pages that are clean, and the peers.
 
 It takes hugepages for one machine of the largest size. Recycled memory is in a pool on a mount that \
-only this process sees, which takes root, or below --pool; that is gone however the command ends, \
-except that one below --pool stays if it is killed (SIGKILL).
+only this process sees, which takes root, or below --pool; without either its rows are left out. It is \
+gone however the command ends, except that a pool below --pool stays if it is killed (SIGKILL): the next \
+bench vm removes it.
 
 Examples:
   sudo prezero bench vm --memory 1G,4G,16G
@@ -34,7 +35,7 @@ Exit codes:
   1 anything not listed here
   2 usage
   3 not enough hugepages, or a limit
-  4 the host refuses: no /dev/kvm, no place for a pool
+  4 the host refuses: no /dev/kvm, no pool in the place named
   5 the guest of a machine failed
   6 cancelled, or a machine was not there in time";
 

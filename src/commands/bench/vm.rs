@@ -36,10 +36,22 @@ pub(crate) fn main(args: &BenchVmArgs) -> ExitCode {
 fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(), Failure> {
     // What cannot be is refused before anything is measured.
     let sizes = sizes(args)?;
-    let host = session::probe(report);
+    let mut host = session::probe(report);
     let page = page(args, &sizes, &host)?;
     for bytes in &sizes {
         whole_pages("--memory", *bytes, page)?;
+    }
+    let dead = Place::remove_dead(args.pool.as_deref(), &host);
+    if !dead.is_empty() {
+        // The pages in it are free now.
+        host = session::probe(report);
+    }
+    for path in dead {
+        let path = path.display();
+        note(
+            report,
+            format!("Removed {path}, left by a bench vm that was killed"),
+        );
     }
     Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
     let largest = sizes.last().copied().unwrap_or_default();
@@ -53,8 +65,16 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         planned.warnings().iter().cloned().map(Warning::Plan),
     );
     let bench = bench(args, page, &place, &host, cancel, report)?;
+    if let Err(why) = place.pool() {
+        let fix = vm::pool_fix(page);
+        note(
+            report,
+            format!("Recycled rows are left out: {why} (fix: {fix})"),
+        );
+    }
     let ways = Ways {
         sizes,
+        recycled: place.pool().is_ok(),
         workers: planned.workers().len(),
         uncached: Method::available().any(|method| method.stores() == Stores::Uncached),
         qemu: bench.qemu.is_some(),
@@ -81,7 +101,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         |file| output::csv::vm(file, &report.rows),
         || output::bench_vm::chart(report),
     )?;
-    let pinned = step("pin", pins::work(&ways.sizes, runs), |done| {
+    let pinned = step("pin", pins::work(&place, &ways.sizes, runs), |done| {
         pins::measure(&place, &ways.sizes, page, runs, cancel, done)
     })?;
     session::watched(report, &watch);

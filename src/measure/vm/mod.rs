@@ -7,6 +7,7 @@
 mod child;
 mod cloud_hypervisor;
 mod events;
+mod own_dir;
 pub(crate) mod pins;
 mod place;
 mod prezero;
@@ -26,7 +27,7 @@ use prezero_memory::{Cancel, Class, Method, Request};
 
 use self::child::{Child, Ended};
 pub(crate) use self::cloud_hypervisor::CloudHypervisor;
-pub(crate) use self::place::Place;
+pub(crate) use self::place::{Place, fix as pool_fix};
 use self::prezero::{Clear, Run};
 pub(crate) use self::qemu::Qemu;
 use self::recycled::Segments;
@@ -223,7 +224,12 @@ impl State<'_> {
         let workers = row.workers.unwrap_or(1);
         let clear = |method, chunk| Some(Clear { method, chunk });
         let run = |clear| {
-            let pool = self.segments.as_ref().map(|_| self.bench.place.pool());
+            let pool = self
+                .bench
+                .place
+                .pool()
+                .ok()
+                .filter(|_| self.segments.is_some());
             let run = Run {
                 bytes,
                 page,
@@ -265,7 +271,8 @@ impl State<'_> {
             cancel,
             ..
         } = self.bench;
-        Segments::make(place.pool(), row.bytes, *page, cancel)
+        let pool = place.pool().map_err(no_pool)?;
+        Segments::make(pool, row.bytes, *page, cancel)
     }
 
     /// Makes memory what the row needs.
@@ -277,16 +284,11 @@ impl State<'_> {
         );
         if !recycles {
             // The kernel is to clear bytes that are not zero: some CPUs clear what is zero faster.
-            let fits = |there: &&Segments| there.bytes() == row.bytes;
-            if self.segments.as_ref().filter(fits).is_none() {
-                self.segments = None;
-                self.segments = Some(self.make(row)?);
-            }
-            if let Some(segments) = &mut self.segments {
-                segments.dirty(cancel)?;
-            }
-            self.segments = None;
-            return Ok(());
+            let there = self.segments.take();
+            return match there.filter(|there| there.bytes() == row.bytes) {
+                Some(mut segments) => segments.dirty(cancel),
+                None => recycled::dirty_fresh(row.bytes, self.bench.page, cancel),
+            };
         }
         // Fresh segments are clean, and faster made than those at hand are scrubbed: that has to wait for
         // idle CPUs.
@@ -352,6 +354,15 @@ fn peer_failed(program: &OsStr, ended: &Ended, words: &str) -> Failure {
     Failure {
         class: Class::Internal,
         message: format!("{} ended with {}: {words}", program.display(), ended.status),
+        fix: None,
+    }
+}
+
+/// A row of recycled memory where there can be none; nobody makes one.
+fn no_pool(why: &str) -> Failure {
+    Failure {
+        class: Class::Host,
+        message: why.to_owned(),
         fix: None,
     }
 }

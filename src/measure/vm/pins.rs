@@ -34,7 +34,13 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    const ALL: [Self; 3] = [Self::Fresh, Self::Populated, Self::Recycled];
+    /// Where there is no place for recycled memory the last one is left out.
+    fn all(place: &Place) -> &'static [Self] {
+        match place.pool() {
+            Ok(_) => &[Self::Fresh, Self::Populated, Self::Recycled],
+            Err(_) => &[Self::Fresh, Self::Populated],
+        }
+    }
 
     /// The word used in reports.
     pub(crate) fn name(self) -> &'static str {
@@ -87,7 +93,11 @@ pub(crate) fn measure(
     cancel: &Cancel,
     progress: &dyn Fn(u64),
 ) -> Result<Pins, Failure> {
-    let of_size = |&bytes| Memory::ALL.map(|memory| (memory, bytes));
+    let of_size = |&bytes| {
+        Memory::all(place)
+            .iter()
+            .map(move |&memory| (memory, bytes))
+    };
     let rows: Vec<(Memory, u64)> = sizes.iter().flat_map(of_size).collect();
     let mut done = 0;
     let samples = interleave(rows.len(), runs, |n| {
@@ -119,9 +129,9 @@ pub(crate) fn measure(
 }
 
 /// All bytes that [`measure`] pins.
-pub(crate) fn work(sizes: &[u64], runs: usize) -> u64 {
+pub(crate) fn work(place: &Place, sizes: &[u64], runs: usize) -> u64 {
     let all: u64 = sizes.iter().sum();
-    let times = Memory::ALL.len() as u64 * (runs as u64 + 1);
+    let times = Memory::all(place).len() as u64 * (runs as u64 + 1);
     all.saturating_mul(times)
 }
 
@@ -151,7 +161,8 @@ fn pass(
             pin(&ram)
         }
         Memory::Recycled => {
-            let segments = Segments::make(place.pool(), bytes, page, cancel)?;
+            let pool = place.pool().map_err(super::no_pool)?;
+            let segments = Segments::make(pool, bytes, page, cancel)?;
             let (ram, _) = segments.reserve()?;
             pin(&ram)
         }

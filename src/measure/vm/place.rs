@@ -2,8 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use prezero_host::{Host, PageSize};
@@ -12,56 +11,80 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
 };
 
+use super::own_dir::{OwnDir, remove_dead};
 use super::sys;
 use crate::failure::Failure;
 
 /// Gone with everything in it on drop; what it has mounted, and the pages below it, also if this process
-/// is killed.
+/// is killed. What is left of the rest then, the next measurement removes.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// For small files.
-    dir: PathBuf,
-    /// Where the pool is made. It is not there yet.
-    pool: PathBuf,
     mounted: Option<PathBuf>,
+    /// For small files.
+    dir: OwnDir,
+    /// On a mount of others.
+    _on: Option<OwnDir>,
+    pool: Result<PathBuf, String>,
 }
 
 impl Place {
     /// The pool will be in `on`, a directory on a hugetlbfs mount. Without one hugetlbfs is mounted where
-    /// only this process and its children see it; it has to have one thread then.
+    /// only this process and its children see it; it has to have one thread then. Who may not mount has
+    /// no pool.
     pub(crate) fn make(on: Option<&Path>, page: PageSize) -> Result<Self, Failure> {
-        let name = format!("prezero-bench-{}", std::process::id());
-        let dir = std::env::temp_dir().join(&name);
-        let made = fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(|error| Failure {
-            class: Class::Host,
-            message: format!("Cannot make {}: {error}", dir.display()),
-            fix: Some("TMPDIR=DIR prezero bench vm …".to_owned()),
-        })?;
+        let temporary = std::env::temp_dir();
+        let dir = OwnDir::make(&temporary);
+        let dir =
+            dir.map_err(|error| not_made(&error, &temporary, "TMPDIR=DIR prezero bench vm …"))?;
         // From here on drop removes it.
         let mut place = Self {
-            dir,
-            pool: PathBuf::new(),
             mounted: None,
+            dir,
+            _on: None,
+            pool: Err(String::new()),
         };
-        place.pool = match on {
-            Some(on) => on.join(&name),
-            None => {
-                let point = place.dir.join("pages");
-                mount_for_this_process(&point, page).map_err(|error| refused(&error, page))?;
-                place.mounted = Some(point.clone());
-                point.join("pool")
+        if let Some(on) = on {
+            let own = OwnDir::make(on).map_err(|error| not_made(&error, on, &fix(page)))?;
+            place.pool = Ok(own.path().join("pool"));
+            place._on = Some(own);
+            return Ok(place);
+        }
+        let point = place.dir.path().join("pages");
+        place.pool = match mount_for_this_process(&point, page) {
+            Ok(()) => {
+                let pool = point.join("pool");
+                place.mounted = Some(point);
+                Ok(pool)
+            }
+            Err(error) if is_refusal(&error) => Err(refused(&error, page)),
+            Err(error) => {
+                return Err(Failure {
+                    class: Class::Host,
+                    message: refused(&error, page),
+                    fix: Some(fix(page)),
+                });
             }
         };
         Ok(place)
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
-    pub(crate) fn pool(&self) -> &Path {
-        &self.pool
+    /// Where the pool is made, which is not there yet; or why there can be none.
+    pub(crate) fn pool(&self) -> Result<&Path, &str> {
+        self.pool.as_deref().map_err(String::as_str)
+    }
+
+    /// Removes what measurements of this user that were killed have left: in the directory for temporary
+    /// files, on the mounts of hugetlbfs, and in `on`. Those paths.
+    pub(crate) fn remove_dead(on: Option<&Path>, host: &Host) -> Vec<PathBuf> {
+        let mounts = host.mounts.iter().map(|mount| mount.path.as_path());
+        let mut parents: Vec<&Path> = mounts.chain(on).collect();
+        let temporary = std::env::temp_dir();
+        parents.push(&temporary);
+        parents.into_iter().flat_map(remove_dead).collect()
     }
 }
 
@@ -71,7 +94,6 @@ impl Drop for Place {
         if let Some(point) = &self.mounted {
             let _ = unmount(point, UnmountFlags::DETACH);
         }
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -89,8 +111,21 @@ fn mount_for_this_process(point: &Path, page: PageSize) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(error: &io::Error, page: PageSize) -> Failure {
-    let fix = match Host::probe().mount_for(page) {
+/// Whether it is a right that is missing; a seccomp filter may say that there is no such call.
+fn is_refusal(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::PermissionDenied, ErrorKind::Unsupported];
+    kinds.contains(&error.kind())
+}
+
+fn refused(error: &io::Error, page: PageSize) -> String {
+    format!(
+        "Recycled memory needs a hugetlbfs mount with pages of {page}, and mounting one for this process alone was refused: {error}"
+    )
+}
+
+/// What makes a place for a pool.
+pub(crate) fn fix(page: PageSize) -> String {
+    match Host::probe().mount_for(page) {
         Some(mount) => format!("--pool {}, or as root", mount.path.display()),
         None => {
             let size = ByteSize(page.bytes()).to_spec();
@@ -98,12 +133,13 @@ fn refused(error: &io::Error, page: PageSize) -> Failure {
                 "run it as root, or: sudo mount -t hugetlbfs -o pagesize={size},uid=$(id -u) none DIR, and --pool DIR"
             )
         }
-    };
+    }
+}
+
+fn not_made(error: &io::Error, parent: &Path, fix: &str) -> Failure {
     Failure {
         class: Class::Host,
-        message: format!(
-            "Recycled memory needs a hugetlbfs mount with pages of {page}, and mounting one for this process alone was refused: {error}"
-        ),
-        fix: Some(fix),
+        message: format!("Cannot make a directory in {}: {error}", parent.display()),
+        fix: Some(fix.to_owned()),
     }
 }

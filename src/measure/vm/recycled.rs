@@ -99,12 +99,8 @@ impl Segments {
     }
 
     fn stained(&self, cancel: &Cancel) -> Result<(GuestRam<Populated>, Workers), Failure> {
-        let control = control(cancel);
         let (reserved, workers) = self.reserve()?;
-        let populated = reserved.populate(&workers, &control);
-        let (ram, _) = populated.map_err(|failed| failed.error)?;
-        let stained = ram.stain(&workers, STAIN, &control);
-        Ok((stained.map_err(|failed| failed.error)?, workers))
+        Ok((stained(reserved, &workers, cancel)?, workers))
     }
 
     /// All of it, mapped as a machine has it.
@@ -127,6 +123,24 @@ impl Segments {
         };
         reserve(&request, leases)
     }
+}
+
+fn stained(
+    reserved: GuestRam<Reserved>,
+    workers: &Workers,
+    cancel: &Cancel,
+) -> Result<GuestRam<Populated>, Failure> {
+    let control = control(cancel);
+    let populated = reserved.populate(workers, &control);
+    let (ram, _) = populated.map_err(|failed| failed.error)?;
+    let stained = ram.stain(workers, STAIN, &control);
+    Ok(stained.map_err(|failed| failed.error)?)
+}
+
+/// Hugepages of which no byte is zero are the next to be taken, without a pool.
+pub(super) fn dirty_fresh(bytes: u64, page: PageSize, cancel: &Cancel) -> Result<(), Failure> {
+    let (ram, workers) = reserve_fresh(bytes, page)?;
+    stained(ram, &workers, cancel).map(drop)
 }
 
 /// Memory as it is asked for, mapped, and workers for it.

@@ -94,6 +94,8 @@ impl fmt::Display for Row {
 #[derive(Clone, Debug)]
 pub(crate) struct Ways {
     pub(crate) sizes: Vec<u64>,
+    /// Whether there is a place for recycled memory.
+    pub(crate) recycled: bool,
     /// All threads that there can be.
     pub(crate) workers: usize,
     /// Whether this CPU has uncached stores.
@@ -112,12 +114,14 @@ impl Ways {
     fn of_size(&self, bytes: u64) -> Vec<Row> {
         let all = self.workers;
         let mut ways = vec![(Way::Fresh, Some(1)), (Way::Fresh, Some(all))];
-        ways.push((Way::RecycledCached, Some(1)));
-        if self.uncached {
-            ways.push((Way::RecycledUncached, Some(1)));
-            ways.push((Way::RecycledUncached, Some(all)));
+        if self.recycled {
+            ways.push((Way::RecycledCached, Some(1)));
+            if self.uncached {
+                ways.push((Way::RecycledUncached, Some(1)));
+                ways.push((Way::RecycledUncached, Some(all)));
+            }
+            ways.push((Way::RecycledClean, Some(all)));
         }
-        ways.push((Way::RecycledClean, Some(all)));
         if self.qemu {
             ways.push((Way::QemuOneThread, Some(1)));
             ways.push((Way::QemuThreads, Some(all)));
@@ -143,6 +147,7 @@ mod tests {
     fn ways(workers: usize) -> Ways {
         Ways {
             sizes: vec![1 << 30, 4 << 30],
+            recycled: true,
             workers,
             uncached: true,
             qemu: true,
@@ -184,5 +189,16 @@ mod tests {
             names,
             ["fresh", "fresh", "recycled-cached", "recycled-clean"]
         );
+        let fresh = Ways {
+            recycled: false,
+            ..ways(2)
+        };
+        assert!(
+            fresh
+                .rows()
+                .iter()
+                .all(|row| row.way.origin() == Origin::Fresh)
+        );
+        assert_eq!(fresh.rows().len(), 2 * 5);
     }
 }

@@ -5,11 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libc::{SIGINT, SIGKILL, SIGTERM};
-use prezero_testkit::Hugepages;
+use prezero_testkit::{Hugepages, PrivateMount};
 
 use super::contract::{bench_vm, document, is_empty};
-use super::{executable, mounts_are_refused, pages};
-use crate::command::{Running, error_of};
+use super::{PAGE, executable, mounts_are_refused, pages};
+use crate::command::{Running, error_of, finish};
+use crate::contract::list;
 use crate::sys::{group_exists, kill};
 
 /// How long it may take to end after a signal.
@@ -101,4 +102,84 @@ fn killed_at_any_moment_it_leaves_no_page_and_no_child() {
         drop(running.finish_within(SOON));
         all_is_back(pid, &pages);
     }
+}
+
+#[test]
+fn what_a_killed_one_leaves_below_its_pool_the_next_one_removes() {
+    let Some(pages) = pages() else { return };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let bench = |runs: u32| {
+        let pool = mount.path().display();
+        let args = format!("--memory 64M --threads 1 --runs {runs} --pool {pool} --json");
+        let mut command = bench_vm(&args);
+        command.env("TMPDIR", dir.path());
+        command
+    };
+    let left = |dir: &Path| std::fs::read_dir(dir).expect("a directory").count();
+    // A second signal ends it at once, as SIGKILL does.
+    for signals in [&[SIGKILL][..], &[SIGTERM, SIGTERM]] {
+        let mut running = Running::start(bench(100_000));
+        let pid = running.pid();
+        let filled = || {
+            let own = std::fs::read_dir(mount.path()).expect("a mount").flatten();
+            own.flat_map(|own| std::fs::read_dir(own.path().join("pool/node0")))
+                .any(|segments| segments.count() > 0)
+        };
+        while !filled() {
+            assert!(!running.has_ended(), "{:#?}", running.finish_within(SOON));
+            thread::sleep(Duration::from_millis(1));
+        }
+        for signal in signals {
+            kill(pid, *signal);
+        }
+        drop(running.finish_within(SOON));
+        // Two signals may both come before it looks; then it has cleaned up.
+        let stays = left(mount.path());
+        assert!(stays == 1 || signals.len() == 2, "{stays} are left");
+        let report = document(finish(bench(1)), 0);
+        let notes = list(&report, "notes").iter().filter(|note| {
+            let note = note.as_str().unwrap_or_default();
+            note.contains("left by a bench vm that was killed")
+        });
+        assert_eq!(notes.count(), 2 * stays, "{report:#}");
+        is_empty(mount.path());
+        is_empty(dir.path());
+    }
+    pages.assert_clean();
+}
+
+#[test]
+fn what_belongs_to_a_living_one_stays() {
+    let Some(_pages) = pages() else { return };
+    let Some(mount) = PrivateMount::hugetlbfs(PAGE) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let bench = || {
+        let pool = mount.path().display();
+        let mut command = bench_vm(&format!("--memory 2M --runs 100000 --pool {pool}"));
+        command.env("TMPDIR", dir.path());
+        Running::start(command)
+    };
+    let (mut one, mut two) = (bench(), bench());
+    let both = || {
+        let count = |dir: &Path| std::fs::read_dir(dir).expect("a directory").count();
+        count(mount.path()) == 2 && count(dir.path()) == 2
+    };
+    let deadline = Instant::now() + SOON;
+    while !both() {
+        assert!(Instant::now() < deadline, "not both are there");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(300));
+    assert!(both() && !one.has_ended() && !two.has_ended());
+    for running in [one, two] {
+        kill(running.pid(), SIGTERM);
+        drop(running.finish_within(SOON));
+    }
+    is_empty(mount.path());
+    is_empty(dir.path());
 }

@@ -1,10 +1,12 @@
 //! What is refused, before anything is measured: exit codes 2, 3 and 4.
 
 use prezero_testkit::{Hugepages, require_kvm};
+use serde_json::Value;
 
 use super::contract::{bench_vm, document};
 use super::{MIB, PAGE};
 use crate::command::{PublicCopy, error_of, finish};
+use crate::contract::list;
 use crate::private_dev::{self, USER, as_user, kvm_of_group};
 
 /// Runs it in text and in JSON mode, which have to say the same; the class, message and fix.
@@ -84,7 +86,7 @@ fn without_kvm_nothing_is_measured() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_a_pool_takes_and_needs_no_more_than_that() {
+fn an_ordinary_user_has_fresh_rows_and_is_told_what_the_others_take() {
     if !require_kvm() {
         return;
     }
@@ -110,13 +112,37 @@ fn an_ordinary_user_is_told_what_a_pool_takes_and_needs_no_more_than_that() {
     let Some(command) = ordinary("", "") else {
         return;
     };
+    let ways = |report: &Value| {
+        let rows = list(report, "rows").iter();
+        let mut ways: Vec<String> = rows.map(|row| row["way"].to_string()).collect();
+        ways.dedup();
+        ways
+    };
+    let report = document(finish(command), 0);
+    assert_eq!(ways(&report), ["\"fresh\""]);
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("Recycled rows are left out") && notes.contains("--pool DIR"),
+        "{notes}"
+    );
+    let pins = list(&report["pins"], "rows").iter();
+    let recycled = |pin: &Value| pin["memory"] == "recycled";
+    assert!(!pins.clone().any(recycled), "{report:#}");
+    // Who names a place means it.
+    let Some(command) = ordinary("", &format!("--pool {dir}")) else {
+        return;
+    };
     let report = document(finish(command), 4);
     let (class, message, fix) = error_of(&report);
     assert_eq!(class, "host");
-    assert!(message.contains("was refused"), "{message}");
+    assert!(message.contains("Permission denied"), "{message}");
     assert!(fix.is_some_and(|fix| fix.contains("--pool DIR")), "{fix:?}");
     if let Some(command) = ordinary(&mount, &format!("--pool {dir}")) {
-        document(finish(command), 0);
+        let report = document(finish(command), 0);
+        assert_eq!(
+            ways(&report).last().map(String::as_str),
+            Some("\"recycled-clean\"")
+        );
     }
     pages.assert_clean();
 }
