@@ -19,6 +19,8 @@ const DISAGREE: f64 = 0.05;
 const FEW: usize = 3;
 /// More of a pass than this must not be the instrument's own work.
 const OWN_COST: f64 = 0.01;
+/// One of so many passes that is run again is chance.
+const MANY_REPEATED: usize = 20;
 /// Populating slower than the slowest clear by more than this is the first touch of memory.
 const SLOW_TOUCH: f64 = 4.0;
 
@@ -92,6 +94,8 @@ pub(crate) enum Warning {
         part: f64,
         larger: &'static str,
     },
+    /// Passes in which the reader was kept off its CPU, of all.
+    Repeated { passes: usize, of: usize },
 }
 
 impl fmt::Display for Warning {
@@ -185,6 +189,10 @@ impl fmt::Display for Warning {
                 time.as_secs_f64() * 1e6,
                 part * 100.0
             ),
+            Self::Repeated { passes, of } => write!(
+                f,
+                "{passes} of {of} passes came to nothing, because the reader was kept off its CPU meanwhile: end what else runs here, or take a larger --memory"
+            ),
         }
     }
 }
@@ -274,6 +282,15 @@ pub(crate) fn of_own_cost(
 ) -> Option<Warning> {
     let (time, part) = (own.time, own.part_of(shortest));
     (part > OWN_COST).then_some(Warning::OwnCost { time, part, larger })
+}
+
+/// So many passes of a measurement had to be run again, and so many came to something.
+pub(crate) fn of_repeated(repeated: usize, passes: usize) -> Option<Warning> {
+    let of = passes + repeated;
+    (repeated * MANY_REPEATED > of).then_some(Warning::Repeated {
+        passes: repeated,
+        of,
+    })
 }
 
 /// Rates of populating and of the slowest clear with the same threads, in GB/s.
@@ -389,6 +406,16 @@ mod tests {
         );
     }
 
+    #[test]
+    fn more_than_one_pass_of_twenty_that_is_run_again_is_said() {
+        assert_eq!(of_repeated(0, 10), None);
+        assert_eq!(of_repeated(2, 38), None);
+        assert_eq!(
+            of_repeated(2, 37),
+            Some(Warning::Repeated { passes: 2, of: 39 })
+        );
+    }
+
     /// One of each variant; what the planner and a machine's report say is their own affair.
     fn all() -> Vec<Warning> {
         let text = |text: &str| text.to_owned();
@@ -440,6 +467,7 @@ mod tests {
                 part: 0.02,
                 larger: "--memory",
             },
+            Warning::Repeated { passes: 3, of: 27 },
         ]
     }
 

@@ -41,6 +41,7 @@ pub(crate) fn neighbour(out: &mut impl Write, report: &NeighbourReport) -> io::R
     for verdict in &report.verdicts {
         writeln!(out, "{}", self::verdict(verdict))?;
     }
+    repeated(out, &report.rows)?;
     match &report.machine {
         Some(machine) => self::machine(out, machine),
         None => Ok(()),
@@ -114,6 +115,20 @@ fn pages(set: &SetFacts) -> &'static str {
 
 fn figure(figure: &FigureFacts, digits: usize) -> String {
     plus_minus(figure.mean, figure.stdev, digits)
+}
+
+/// Passes without a figure. Each row has one more that is not counted.
+fn repeated(out: &mut impl Write, rows: &[RowFacts]) -> io::Result<()> {
+    let repeated: usize = rows.iter().map(|row| row.repeated).sum();
+    if repeated == 0 {
+        return Ok(());
+    }
+    let passes: usize = rows.iter().map(|row| row.runs + 1).sum();
+    writeln!(
+        out,
+        "repeated  {repeated} of {} passes came to nothing, and were run again (see --json for the rows)",
+        passes + repeated
+    )
 }
 
 /// Where uncached stores are the better neighbour, and where they are not, with the figures.

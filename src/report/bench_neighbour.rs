@@ -138,6 +138,8 @@ pub(crate) struct RowFacts {
     pub(crate) method: Option<&'static str>,
     pub(crate) stores: Option<&'static str>,
     pub(crate) runs: usize,
+    /// Passes that came to nothing, because the reader was kept off its CPU, and were run again.
+    pub(crate) repeated: usize,
     pub(crate) ns_per_access: FigureFacts,
     pub(crate) accesses_per_second: FigureFacts,
     /// These three compare each run with that alone in the same round; `None` alone.
@@ -178,6 +180,7 @@ impl RowFacts {
                 Stores::Uncached => "uncached",
             }),
             runs: measured.samples.len(),
+            repeated: measured.repeated,
             ns_per_access: figures.ns_per_access.into(),
             accesses_per_second: figures.accesses_per_second.into(),
             slowdown_percent: beside.map(|beside| beside.slowdown_percent.into()),

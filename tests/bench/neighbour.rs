@@ -48,6 +48,7 @@ fn check(row: &Value, alone: &Value) {
     assert_eq!(row["working_set"], alone["working_set"], "{row:#}");
     let samples = list(row, "samples");
     assert_eq!(row["runs"], samples.len(), "{row:#}");
+    assert!(row["repeated"].is_u64(), "{row:#}");
     let (mut slower, mut lost, mut rate) = (0.0, 0.0, 0.0);
     for (sample, alone) in samples.iter().zip(list(alone, "samples")) {
         let of = |sample: &Value| number(sample, "ns") / number(sample, "accesses");

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::measure::clear::{By, Memory};
 use crate::measure::machine::Watch;
 use crate::measure::neighbour::verdict::Verdict;
-use crate::measure::neighbour::{self, Chase, How, Measured, Place, Sharing};
+use crate::measure::neighbour::{self, Chase, How, Outcome, Place, Sharing};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_neighbour::{BackgroundFacts, NeighbourReport, RowFacts, VerdictFacts};
@@ -91,7 +91,7 @@ fn run(
     report.verdicts = verdicts
         .map(|verdict| VerdictFacts::of(&verdict, sizes[verdict.set]))
         .collect();
-    warn(report, of_rows(measured, &sizes, outcome.loose));
+    warn(report, of_rows(&outcome, &sizes));
     files.write(
         |file| output::csv::neighbour(file, &report.rows),
         || output::bench_neighbour::chart(report),
@@ -215,11 +215,15 @@ fn sets(sizes: &[u64]) -> Result<Vec<Chase>, Failure> {
     sets.collect()
 }
 
-fn of_rows(measured: &[Measured], sizes: &[u64], loose: usize) -> Vec<Warning> {
+fn of_rows(outcome: &Outcome, sizes: &[u64]) -> Vec<Warning> {
     let mut found = Vec::new();
-    if loose > 0 {
-        found.push(Warning::Loose { workers: loose });
+    if outcome.loose > 0 {
+        let workers = outcome.loose;
+        found.push(Warning::Loose { workers });
     }
+    let measured = &outcome.measured;
+    let repeated = measured.iter().map(|row| row.repeated).sum();
+    found.extend(warning::of_repeated(repeated, outcome.passes));
     let rows = measured.iter().map(|row| {
         let figures = row.samples.iter().map(neighbour::ns_per_access).collect();
         (row.row.name(sizes[row.row.set]), figures)

@@ -53,13 +53,18 @@ pub(crate) struct Measured {
     pub(crate) row: Row,
     /// One for each counted pass, in the order of the rounds.
     pub(crate) samples: Vec<Sample>,
+    /// How many passes came to nothing and were run again, the one that is not counted among them.
+    pub(crate) repeated: usize,
     pub(crate) figures: Figures,
 }
 
-/// Rows, and how many passes had a thread that was not on its CPU.
+/// Rows, and how the passes went.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) measured: Vec<Measured>,
+    /// All that came to something.
+    pub(crate) passes: usize,
+    /// Those with a thread that was not on its CPU.
     pub(crate) loose: usize,
 }
 
@@ -71,8 +76,19 @@ pub(crate) fn rows(sets: usize, methods: &[Method]) -> Vec<Row> {
         .collect()
 }
 
-/// A reader that was kept off its CPU while all of the memory was cleared has another try.
+/// A reader that was kept off its CPU while all of the memory was cleared has another try, which is counted.
 const TRIES: usize = 8;
+
+/// A pass, and how often it had to be run again.
+fn tried<T>(mut take: impl FnMut() -> Result<T, Failure>) -> (Result<T, Failure>, usize) {
+    let mut again = 0;
+    loop {
+        match take() {
+            Err(failure) if failure.class == Class::Usage && again + 1 < TRIES => again += 1,
+            taken => return (taken, again),
+        }
+    }
+}
 
 /// Measures all rows, `runs` times each. `progress` is told how many passes are done.
 pub(crate) fn measure(
@@ -84,24 +100,19 @@ pub(crate) fn measure(
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, Failure> {
     let (mut passes, mut loose) = (0, 0);
+    let mut repeated = vec![0; rows.len()];
     let all = rows.len() * (runs + 1);
     let samples = interleave(rows.len(), runs, |n| {
         let Row { set, method } = rows[n];
         let chase = &mut sets[set];
-        let mut take = || match method {
+        let (taken, again) = tried(|| match method {
             None => pass::alone(chase, how),
             Some(method) => {
                 let spans = memory.dirty_spans();
                 spans.and_then(|spans| pass::beside(chase, spans, method, how))
             }
-        };
-        let mut taken = take();
-        for _ in 1..TRIES {
-            match &taken {
-                Err(failure) if failure.class == Class::Usage => taken = take(),
-                _ => break,
-            }
-        }
+        });
+        repeated[n] += again;
         let stopped = || Failure {
             class: Class::Stopped,
             message: format!("Cancelled after {passes} of {all} passes; nothing of them is shown"),
@@ -121,15 +132,18 @@ pub(crate) fn measure(
         let of = |row: &Row| row.set == set && row.method.is_none();
         rows.iter().position(of).map(|n| &samples[n][..])
     };
-    let measured = rows.iter().zip(&samples).filter_map(|(row, own)| {
+    let measured = rows.iter().zip(&samples).zip(&repeated);
+    let measured = measured.filter_map(|((row, own), repeated)| {
         Some(Measured {
             row: *row,
             figures: Figures::of(own, row.method.and_then(|_| alone(row.set)))?,
+            repeated: *repeated,
             samples: own.clone(),
         })
     });
     Ok(Outcome {
         measured: measured.collect(),
+        passes,
         loose,
     })
 }

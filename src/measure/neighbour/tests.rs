@@ -84,6 +84,29 @@ fn memory_that_is_cleared_at_once_is_no_background() {
 }
 
 #[test]
+fn passes_that_come_to_nothing_are_run_again_and_counted() {
+    let nothing = |class| Failure {
+        class,
+        message: String::new(),
+        fix: None,
+    };
+    let mut passes = 0;
+    let (taken, again) = tried(|| {
+        passes += 1;
+        match passes {
+            3 => Ok(passes),
+            _ => Err(nothing(Class::Usage)),
+        }
+    });
+    assert_eq!((taken.ok(), again), (Some(3), 2));
+    // Memory that is always too little is the caller's affair, and so is any other failure at once.
+    let (taken, again) = tried(|| Err::<(), _>(nothing(Class::Usage)));
+    assert_eq!((taken.expect_err("never").class, again), (Class::Usage, 7));
+    let (taken, again) = tried(|| Err::<(), _>(nothing(Class::Shortage)));
+    assert_eq!((taken.is_err(), again), (true, 0));
+}
+
+#[test]
 fn a_cancelled_pass_has_no_sample() {
     let cancel = Cancel::new();
     let mut memory = memory(&cancel, 16 << 20);
@@ -168,6 +191,7 @@ fn measured(method: Option<Method>, slowdown: [f64; 2], lost: [f64; 2]) -> Measu
     Measured {
         row: Row { set: 0, method },
         samples: Vec::new(),
+        repeated: 0,
         figures: Figures {
             ns_per_access: summary([1.0; 2]),
             accesses_per_second: summary([1.0; 2]),

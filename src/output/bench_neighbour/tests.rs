@@ -20,6 +20,7 @@ fn row(set: u64, method: Option<&'static str>, ns: f64, rest: Option<[f64; 3]>) 
             _ => "uncached",
         }),
         runs: 3,
+        repeated: 0,
         ns_per_access: spread(ns, 0.125),
         accesses_per_second: spread(1e9 / ns, 1e6),
         slowdown_percent: slowdown,
@@ -134,6 +135,16 @@ fn every_outcome_is_said_in_plain_words() {
         assert!(line.contains(wanted), "{line}");
         assert!(line.contains("3.50 and 8.00 ms/GiB"), "{line}");
     }
+}
+
+#[test]
+fn passes_that_were_run_again_are_said() {
+    let mut report = fixed();
+    report.rows[1].repeated = 2;
+    report.rows[5].repeated = 1;
+    let wanted = "\nrepeated  3 of 27 passes came to nothing, and were run again (see --json for the rows)\n";
+    let text = text(&report);
+    assert!(text.contains(wanted), "{text}");
 }
 
 #[test]
