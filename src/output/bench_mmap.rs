@@ -12,6 +12,7 @@ pub(crate) use self::chart::chart;
 use super::counters::counters;
 use super::figures::plus_minus;
 use super::machine::machine;
+use super::own_cost::own_cost;
 use crate::measure::clear::{counted, thread_count};
 use crate::report::bench_mmap::{MmapReport, RowFacts};
 
@@ -22,6 +23,9 @@ pub(crate) fn mmap(out: &mut impl Write, report: &MmapReport) -> io::Result<()> 
     }
     if let Some(machine) = &report.machine {
         self::machine(out, machine)?;
+    }
+    if let Some(instrument) = &report.instrument {
+        own_cost(out, instrument, "loop")?;
     }
     let rows = report.rows.iter().map(|row| {
         let bytes = row.bytes.saturating_mul(row.threads as u64);

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
 use super::machine::MachineFacts;
+use super::own_cost::InstrumentFacts;
 use super::run::nanoseconds;
 use crate::measure::counters::Scope;
 use crate::measure::mmap::{Measured, Work};
@@ -19,6 +20,8 @@ pub(crate) struct MmapReport {
     /// The CPU of each thread; `None` for one that is not pinned.
     pub(crate) cpus: Vec<Option<u32>>,
     pub(crate) rows: Vec<RowFacts>,
+    /// What measuring adds to each loop: one that maps nothing.
+    pub(crate) instrument: Option<InstrumentFacts>,
     /// Why no row has counters; `None` where they have.
     pub(crate) counters_unavailable: Option<UnavailableFacts>,
     pub(crate) warnings: Vec<String>,
@@ -35,6 +38,7 @@ impl MmapReport {
             machine: None,
             cpus: Vec::new(),
             rows: Vec::new(),
+            instrument: None,
             counters_unavailable: None,
             warnings: Vec::new(),
             error: None,

@@ -210,7 +210,7 @@ fn check_machine(report: &Value) {
 }
 
 #[track_caller]
-fn check_instrument(report: &Value) {
+pub(crate) fn check_instrument(report: &Value) {
     let instrument = &report["instrument"];
     assert!(number(instrument, "cost_ns") > 0.0, "{instrument:#}");
     let part = number(instrument, "part_of_shortest");

@@ -9,7 +9,7 @@ use prezero_testkit::{Hugepages, thread_names_of};
 use serde_json::Value;
 
 use crate::command::{Ran, Running, error_of, finish, prezero};
-use crate::contract::{list, number};
+use crate::contract::{check_instrument, list, number};
 use crate::sys::kill;
 
 const PAGE: u64 = 2 << 20;
@@ -26,6 +26,7 @@ fn document(ran: Ran, code: i32) -> Value {
         assert!(ran.stderr.contains(&line), "{ran:#?}");
     }
     for row in list(&report, "rows") {
+        check_instrument(&report);
         check(row);
         let counted = report["counters_unavailable"].is_null();
         assert_eq!(row["counters"].is_object(), counted, "{report:#}");

@@ -15,6 +15,7 @@ use crate::measure::mmap::{self, Function, Measured, Work};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_mmap::{MmapReport, RowFacts};
+use crate::report::own_cost::InstrumentFacts;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchMmapArgs) -> ExitCode {
@@ -62,6 +63,9 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
     report.rows = (outcome.measured.iter())
         .map(|measured| RowFacts::of(measured, &work))
         .collect();
+    let (own, shortest) = &outcome.own;
+    report.instrument = Some(InstrumentFacts::new(own, *shortest));
+    warn(report, warning::of_own_cost(own, *shortest, "-s"));
     report.counters_unavailable = outcome.uncounted.map(Into::into);
     if outcome.loose > 0 {
         let workers = outcome.loose;

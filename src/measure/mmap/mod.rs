@@ -19,6 +19,7 @@ use prezero_memory::{
 
 use super::clear::gbps;
 use super::counters::{Counts, Unavailable};
+use super::own_cost::OwnCost;
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
@@ -134,6 +135,8 @@ pub(crate) struct Outcome {
     /// How many threads could not be pinned.
     pub(crate) loose: usize,
     pub(crate) uncounted: Option<Unavailable>,
+    /// What a loop takes without mapping anything, and the shortest loop.
+    pub(crate) own: (OwnCost, Duration),
 }
 
 /// Refuses what the host has no pages or memory for, with numbers.
@@ -209,24 +212,22 @@ pub(crate) fn measure(
     let (mut loose, mut uncounted) = (0, None);
     let all = functions.len() * (loops + 1);
     let samples = interleave(functions.len(), loops, |n| {
-        let stopped = || Failure {
-            class: Class::Stopped,
-            message: format!("Cancelled after {passes} of {all} loops; nothing of them is shown"),
-            fix: None,
-        };
         if work.cancel.is_cancelled() {
-            return Err(stopped());
+            return Err(stopped(passes, all));
         }
-        let pass = pass::run(work, functions[n])?;
-        let Some(pass) = pass else {
-            return Err(stopped());
-        };
+        let pass = pass::run(work, Some(functions[n]))?;
+        let pass = pass.ok_or_else(|| stopped(passes, all))?;
         passes += 1;
         done += work.all_bytes();
         progress(done);
         (loose, uncounted) = (pass.loose, pass.uncounted);
         Ok(pass.timed)
     })?;
+    let own = OwnCost::measure(|| {
+        let empty = pass::run(work, None)?.ok_or_else(|| stopped(passes, all))?;
+        Ok::<_, Failure>(empty.timed.all)
+    })?;
+    let shortest = samples.iter().flatten().map(|one| one.all).min();
     let functions = functions.iter().zip(samples);
     Ok(Outcome {
         measured: functions
@@ -234,7 +235,16 @@ pub(crate) fn measure(
             .collect(),
         loose,
         uncounted,
+        own: (own, shortest.unwrap_or(Duration::ZERO)),
     })
+}
+
+fn stopped(loops: usize, of: usize) -> Failure {
+    Failure {
+        class: Class::Stopped,
+        message: format!("Cancelled after {loops} of {of} loops; nothing of them is shown"),
+        fix: None,
+    }
 }
 
 /// As long as it lives, this process gets no transparent hugepages: base pages are to be measured, also

@@ -26,15 +26,16 @@ pub(super) struct Pass {
 /// What one thread did.
 struct Done {
     /// Unmapped when all are done.
-    _memory: Fresh,
+    _memory: Option<Fresh>,
     start: Instant,
     end: Instant,
     pinned: bool,
     counts: Result<Option<Counts>, Unavailable>,
 }
 
-/// `None` if it was cancelled.
-pub(super) fn run(work: &Work<'_>, function: Function) -> Result<Option<Pass>, Failure> {
+/// A loop that maps nothing if there is no function: what is left of it is the instrument's. `None` if it was
+/// cancelled.
+pub(super) fn run(work: &Work<'_>, function: Option<Function>) -> Result<Option<Pass>, Failure> {
     let done: Vec<Done> = thread::scope(|scope| {
         let (ready, all_ready) = channel();
         let mut threads = Vec::new();
@@ -97,7 +98,7 @@ pub(super) fn run(work: &Work<'_>, function: Function) -> Result<Option<Pass>, F
 /// One thread's share.
 fn one(
     work: &Work<'_>,
-    function: Function,
+    function: Option<Function>,
     cpu: Option<u32>,
     ready: &Sender<()>,
     started: &Receiver<()>,
@@ -113,6 +114,21 @@ fn one(
         .and_then(|counters| counters.read().ok());
 
     let start = Instant::now();
+    let memory = function.map(|function| fresh(work, function)).transpose()?;
+    let end = Instant::now();
+
+    let counts = counters.map(|counters| counters.since(&before?));
+    Ok(Done {
+        _memory: memory,
+        start,
+        end,
+        pinned,
+        counts,
+    })
+}
+
+/// Memory that this function has made be there, or a part of it if it was cancelled.
+fn fresh(work: &Work<'_>, function: Function) -> io::Result<Fresh> {
     let len = usize::try_from(work.bytes).map_err(io::Error::other)?;
     let mut memory = Fresh::map(len, work.page, function == Function::Populate)?;
     let pages = work.bytes >> work.page.shift();
@@ -124,16 +140,7 @@ fn one(
         memory.touch(work.page, numbers.map_err(io::Error::other)?);
         page = next;
     }
-    let end = Instant::now();
-
-    let counts = counters.map(|counters| counters.since(&before?));
-    Ok(Done {
-        _memory: memory,
-        start,
-        end,
-        pinned,
-        counts,
-    })
+    Ok(memory)
 }
 
 /// mmap(2) failed: with numbers, if they are still those that it failed for.

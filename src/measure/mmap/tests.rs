@@ -50,6 +50,18 @@ fn every_loop_of_every_thread_is_timed_and_the_first_of_each_function_is_not_cou
 }
 
 #[test]
+fn a_loop_that_maps_nothing_is_what_the_instrument_adds() {
+    let _turn = turn();
+    let cancel = Cancel::new();
+    let work = work(&cancel, 2);
+    let outcome = measure(&work, &[Function::Demand], 1, &|_| ()).expect("8 MiB");
+    let (own, shortest) = outcome.own;
+    assert_eq!(own.samples.len(), 11);
+    // The touches of 2,048 base pages are not in it.
+    assert!(own.time < shortest, "{own:?} of {shortest:?}");
+}
+
+#[test]
 fn each_page_is_there_after_it_was_touched_or_populated() {
     const PAGES: usize = 64;
     let page = PageSize::BASE;
@@ -86,7 +98,7 @@ fn a_cancelled_measurement_says_how_far_it_came() {
     assert_eq!(failure.class, Class::Stopped);
     assert!(failure.message.contains("0 of 12 loops"), "{failure:?}");
     // In the middle of a loop there is no result either.
-    assert!(pass::run(&work(&cancel, 2), Function::Demand).is_ok_and(|pass| pass.is_none()));
+    assert!(pass::run(&work(&cancel, 2), Some(Function::Demand)).is_ok_and(|pass| pass.is_none()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::report::counters::UnavailableFacts;
+use crate::report::own_cost::InstrumentFacts;
 
 /// A report of fixed figures.
 pub(in super::super) fn fixed(threads: usize) -> MmapReport {
@@ -20,6 +21,11 @@ pub(in super::super) fn fixed(threads: usize) -> MmapReport {
     };
     MmapReport {
         rows: vec![row("demand", 12.5), row("populate", 13.25)],
+        instrument: Some(InstrumentFacts {
+            cost_ns: 48_000,
+            part_of_shortest: 0.000_15,
+            samples_ns: Vec::new(),
+        }),
         counters_unavailable: Some(UnavailableFacts {
             reason: "no PMU".to_owned(),
             fix: None,
@@ -37,6 +43,7 @@ fn text(report: &MmapReport) -> String {
 #[test]
 fn fixed_figures_have_their_text() {
     let wanted = "\
+own cost  the instrument adds 48.0 µs to a loop, 0.015 % of the shortest
 perf counters: not available here (no PMU)
 
 # function 'demand' (mmap, then a touch of each page)
