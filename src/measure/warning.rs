@@ -96,6 +96,8 @@ pub(crate) enum Warning {
     },
     /// Passes in which the reader was kept off its CPU, of all.
     Repeated { passes: usize, of: usize },
+    /// Looking at the clock takes this part of the shortest batch of reads.
+    SlowClock { time: Duration, part: f64 },
 }
 
 impl fmt::Display for Warning {
@@ -193,6 +195,12 @@ impl fmt::Display for Warning {
                 f,
                 "{passes} of {of} passes came to nothing, because the reader was kept off its CPU meanwhile: end what else runs here, or take a larger --memory"
             ),
+            Self::SlowClock { time, part } => write!(
+                f,
+                "Looking at the clock takes {} ns of each batch of reads, {:.1} % of the shortest: use a larger --working-set, or the clock source tsc (/sys/devices/system/clocksource/clocksource0/current_clocksource)",
+                time.as_nanos(),
+                part * 100.0
+            ),
         }
     }
 }
@@ -282,6 +290,12 @@ pub(crate) fn of_own_cost(
 ) -> Option<Warning> {
     let (time, part) = (own.time, own.part_of(shortest));
     (part > OWN_COST).then_some(Warning::OwnCost { time, part, larger })
+}
+
+/// Of the looks at the clock between batches of reads, the shortest of which took so long.
+pub(crate) fn of_clock(own: &OwnCost, shortest: Duration) -> Option<Warning> {
+    let (time, part) = (own.time, own.part_of(shortest));
+    (part > OWN_COST).then_some(Warning::SlowClock { time, part })
 }
 
 /// So many passes of a measurement had to be run again, and so many came to something.
@@ -407,6 +421,18 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_takes_a_part_of_the_reads_is_said() {
+        let own = OwnCost::of(vec![Duration::from_nanos(30)]).expect("a sample");
+        assert_eq!(of_clock(&own, Duration::from_nanos(3100)), None);
+        let found = of_clock(&own, Duration::from_nanos(1000)).expect("3 %");
+        assert!(
+            found
+                .to_string()
+                .contains("30 ns of each batch of reads, 3.0 %")
+        );
+    }
+
+    #[test]
     fn more_than_one_pass_of_twenty_that_is_run_again_is_said() {
         assert_eq!(of_repeated(0, 10), None);
         assert_eq!(of_repeated(2, 38), None);
@@ -468,6 +494,10 @@ mod tests {
                 larger: "--memory",
             },
             Warning::Repeated { passes: 3, of: 27 },
+            Warning::SlowClock {
+                time: Duration::from_nanos(800),
+                part: 0.05,
+            },
         ]
     }
 

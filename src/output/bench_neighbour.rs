@@ -11,8 +11,10 @@ use prezero_memory::{ByteSize, IdSet};
 
 pub(crate) use self::chart::chart;
 use super::bench_clear::pages as pages_of;
+use super::counters::{Per, counters_per};
 use super::figures::{plus_minus, table};
 use super::machine::machine;
+use super::own_cost::own_cost;
 use crate::measure::clear::counted;
 use crate::report::bench_neighbour::{
     BackgroundFacts, CpuFacts, FigureFacts, NeighbourReport, RowFacts, SetFacts, VerdictFacts,
@@ -42,6 +44,17 @@ pub(crate) fn neighbour(out: &mut impl Write, report: &NeighbourReport) -> io::R
         writeln!(out, "{}", self::verdict(verdict))?;
     }
     repeated(out, &report.rows)?;
+    if let Some(instrument) = &report.instrument {
+        let batch = format!("batch of {} reads", report.batch_accesses);
+        own_cost(out, instrument, &batch)?;
+    }
+    let rows = report.rows.iter().map(|row| {
+        let set = ByteSize(row.working_set).to_spec();
+        let name = format!("{set} {}", row.method.unwrap_or("alone"));
+        (name, row.accesses(), row.counters.as_ref())
+    });
+    let unavailable = report.counters_unavailable.as_ref();
+    counters_per(out, Per::READ, rows, unavailable)?;
     match &report.machine {
         Some(machine) => self::machine(out, machine),
         None => Ok(()),

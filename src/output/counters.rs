@@ -5,12 +5,41 @@ use std::io::{self, Write};
 use super::figures::table;
 use crate::report::counters::{CountsFacts, UnavailableFacts};
 
-/// What figures are per: a base page of memory.
-const PER: u64 = 4096;
+/// What figures are per.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Per {
+    name: &'static str,
+    amount: u64,
+    digits: usize,
+}
+
+impl Per {
+    /// A base page of memory.
+    const PAGE: Self = Self {
+        name: "per 4 KiB",
+        amount: 4096,
+        digits: 1,
+    };
+    pub(super) const READ: Self = Self {
+        name: "per read",
+        amount: 1,
+        digits: 2,
+    };
+}
 
 /// A table of what each row of so many bytes counted, or why there is none.
 pub(super) fn counters<'a>(
     out: &mut impl Write,
+    rows: impl IntoIterator<Item = (String, u64, Option<&'a CountsFacts>)>,
+    unavailable: Option<&UnavailableFacts>,
+) -> io::Result<()> {
+    counters_per(out, Per::PAGE, rows, unavailable)
+}
+
+/// A table of what each row counted while so much was done, or why there is none.
+pub(super) fn counters_per<'a>(
+    out: &mut impl Write,
+    per: Per,
     rows: impl IntoIterator<Item = (String, u64, Option<&'a CountsFacts>)>,
     unavailable: Option<&UnavailableFacts>,
 ) -> io::Result<()> {
@@ -28,13 +57,13 @@ pub(super) fn counters<'a>(
     let Some((_, _, first)) = counted.first() else {
         return Ok(());
     };
-    let head = ["per 4 KiB", "cycles", "L1d loads", "misses", "missed"];
-    let lines = counted.iter().map(|(name, bytes, counts)| {
+    let head = [per.name, "cycles", "L1d loads", "misses", "missed"];
+    let lines = counted.iter().map(|(name, done, counts)| {
         vec![
             name.clone(),
-            figure(counts.cycles, *bytes),
-            figure(counts.l1_dcache_loads, *bytes),
-            figure(counts.l1_dcache_load_misses, *bytes),
+            figure(counts.cycles, *done, per),
+            figure(counts.l1_dcache_loads, *done, per),
+            figure(counts.l1_dcache_load_misses, *done, per),
             part(counts.l1_dcache_load_misses, counts.l1_dcache_loads),
         ]
     });
@@ -43,10 +72,10 @@ pub(super) fn counters<'a>(
 }
 
 #[allow(clippy::cast_precision_loss)] // a measured figure
-fn figure(count: Option<u64>, bytes: u64) -> String {
-    let pages = (bytes / PER).max(1) as f64;
+fn figure(count: Option<u64>, done: u64, per: Per) -> String {
+    let times = (done / per.amount).max(1) as f64;
     count.map_or("–".to_owned(), |count| {
-        format!("{:.1}", count as f64 / pages)
+        format!("{:.*}", per.digits, count as f64 / times)
     })
 }
 

@@ -4,11 +4,14 @@
 use prezero_clear::{Method, Stores};
 use serde::Serialize;
 
+use super::counters::{CountsFacts, UnavailableFacts};
 use super::facts::{ErrorFacts, HostFacts};
 use super::machine::MachineFacts;
+use super::own_cost::InstrumentFacts;
 use super::run::nanoseconds;
+use crate::measure::counters::Scope;
 use crate::measure::neighbour::verdict::Verdict;
-use crate::measure::neighbour::{Chase, LINE, Measured, PIECE, Place, Sample};
+use crate::measure::neighbour::{BATCH, Chase, LINE, Measured, PIECE, Place, Sample};
 use crate::measure::stats::Summary;
 
 #[derive(Clone, Debug, Serialize)]
@@ -19,10 +22,16 @@ pub(crate) struct NeighbourReport {
     pub(crate) machine: Option<MachineFacts>,
     pub(crate) cpus: Option<CpuFacts>,
     pub(crate) background: Option<BackgroundFacts>,
+    /// Reads between two looks at the clock.
+    pub(crate) batch_accesses: u64,
     pub(crate) working_sets: Vec<SetFacts>,
     pub(crate) rows: Vec<RowFacts>,
     /// One for each working set, where both cached and uncached methods were measured.
     pub(crate) verdicts: Vec<VerdictFacts>,
+    /// What measuring adds to each batch of reads.
+    pub(crate) instrument: Option<InstrumentFacts>,
+    /// Why no row has counters; `None` where they have.
+    pub(crate) counters_unavailable: Option<UnavailableFacts>,
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
@@ -37,9 +46,12 @@ impl NeighbourReport {
             machine: None,
             cpus: None,
             background: None,
+            batch_accesses: BATCH,
             working_sets: Vec::new(),
             rows: Vec::new(),
             verdicts: Vec::new(),
+            instrument: None,
+            counters_unavailable: None,
             warnings: Vec::new(),
             error: None,
         }
@@ -149,6 +161,16 @@ pub(crate) struct RowFacts {
     pub(crate) lost_ms_per_gib: Option<FigureFacts>,
     /// In the order of the rounds.
     pub(crate) samples: Vec<SampleFacts>,
+    /// The reader's.
+    pub(crate) counters: Option<CountsFacts>,
+}
+
+impl RowFacts {
+    /// Of a pass on average, of which `counters` are.
+    pub(crate) fn accesses(&self) -> u64 {
+        let samples = self.samples.iter().map(|sample| sample.accesses);
+        samples.sum::<u64>() / (self.samples.len() as u64).max(1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -187,6 +209,7 @@ impl RowFacts {
             background_gbps: beside.map(|beside| beside.background_gbps.into()),
             lost_ms_per_gib: beside.map(|beside| beside.lost_ms_per_gib.into()),
             samples: measured.samples.iter().map(Into::into).collect(),
+            counters: (measured.counts).map(|counts| CountsFacts::new(counts, Scope::User)),
         }
     }
 }

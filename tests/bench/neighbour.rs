@@ -10,7 +10,7 @@ use prezero_testkit::{Hugepages, thread_names_of};
 use serde_json::Value;
 
 use crate::command::{Ran, Running, error_of, finish, prezero};
-use crate::contract::{list, number};
+use crate::contract::{check_instrument, list, number};
 use crate::sys::kill;
 
 /// Little enough for ordinary memory, and slow enough for the reader to be there while it is cleared.
@@ -28,6 +28,9 @@ fn document(ran: Ran, code: i32) -> Value {
     }
     let mut alone = None;
     for row in list(&report, "rows") {
+        check_instrument(&report);
+        let counted = report["counters_unavailable"].is_null();
+        assert_eq!(row["counters"].is_object(), counted, "{report:#}");
         match row["method"].is_null() {
             true => alone = Some(row),
             false => check(row, alone.expect("the reads alone come first")),

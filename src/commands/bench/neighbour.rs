@@ -19,6 +19,7 @@ use crate::measure::neighbour::{self, Chase, How, Outcome, Place, Sharing};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_neighbour::{BackgroundFacts, NeighbourReport, RowFacts, VerdictFacts};
+use crate::report::own_cost::InstrumentFacts;
 
 /// Below this a pass says little.
 const SHORT_MS: u64 = 5;
@@ -91,6 +92,10 @@ fn run(
     report.verdicts = verdicts
         .map(|verdict| VerdictFacts::of(&verdict, sizes[verdict.set]))
         .collect();
+    report.counters_unavailable = outcome.uncounted.clone().map(Into::into);
+    if let Some((own, shortest)) = &outcome.own {
+        report.instrument = Some(InstrumentFacts::new(own, *shortest));
+    }
     warn(report, of_rows(&outcome, &sizes));
     files.write(
         |file| output::csv::neighbour(file, &report.rows),
@@ -223,6 +228,8 @@ fn of_rows(outcome: &Outcome, sizes: &[u64]) -> Vec<Warning> {
     }
     let measured = &outcome.measured;
     let repeated = measured.iter().map(|row| row.repeated).sum();
+    let own = outcome.own.iter();
+    found.extend(own.filter_map(|(own, shortest)| warning::of_clock(own, *shortest)));
     found.extend(warning::of_repeated(repeated, outcome.passes));
     let rows = measured.iter().map(|row| {
         let figures = row.samples.iter().map(neighbour::ns_per_access).collect();

@@ -81,6 +81,15 @@ impl Counts {
         Some(Self::of(sum.values().map(|value| Some(value? / count))))
     }
 
+    /// Of what was counted while so much was done, what falls to a part of it.
+    pub(crate) fn part(self, part: u64, of: u64) -> Self {
+        let value = |count: u64| {
+            let scaled = u128::from(count) * u128::from(part) / u128::from(of.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        Self::of(self.values().map(|count| count.map(value)))
+    }
+
     /// The counts of both.
     pub(crate) fn and(self, other: Self) -> Self {
         let mut values = self.values();

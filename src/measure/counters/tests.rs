@@ -153,6 +153,13 @@ fn a_group_that_had_the_cpus_counters_for_a_part_of_the_time_is_scaled() {
 }
 
 #[test]
+fn a_part_of_what_was_done_has_its_part_of_the_counts() {
+    let counts = Counts::of([Some(1000), None, Some(30)]);
+    assert_eq!(counts.part(9, 10), Counts::of([Some(900), None, Some(27)]));
+    assert_eq!(counts.part(0, 0), Counts::of([Some(0), None, Some(0)]));
+}
+
+#[test]
 fn passes_are_averaged_only_if_each_was_counted() {
     let counts = |cycles, loads| Counts::of([Some(cycles), loads, None]);
     let both = [Some(counts(10, Some(4))), Some(counts(30, Some(8)))];

@@ -67,6 +67,13 @@ impl Chase {
     }
 }
 
+#[cfg(test)]
+impl Chase {
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+}
+
 /// Makes one cycle of all lines, in random order.
 fn link(lines: &mut [Line]) {
     for (n, line) in lines.iter_mut().enumerate() {

@@ -16,15 +16,19 @@ mod sys;
 mod tests;
 pub(crate) mod verdict;
 
+use std::time::Duration;
+
 use prezero_clear::Method;
 use prezero_memory::{ByteSize, Class};
 
 pub(crate) use self::background::PIECE;
 pub(crate) use self::chase::{Chase, LINE};
 pub(crate) use self::figures::{Beside, Figures, ns_per_access};
-pub(crate) use self::pass::{How, Sample};
+pub(crate) use self::pass::{BATCH, How, Sample};
 pub(crate) use self::place::{Place, Sharing, named, place};
 use super::clear::Memory;
+use super::counters::{Counts, Unavailable};
+use super::own_cost::OwnCost;
 use super::rounds::interleave;
 use crate::failure::Failure;
 
@@ -56,6 +60,8 @@ pub(crate) struct Measured {
     /// How many passes came to nothing and were run again, the one that is not counted among them.
     pub(crate) repeated: usize,
     pub(crate) figures: Figures,
+    /// What the foreground of a pass came to on average.
+    pub(crate) counts: Option<Counts>,
 }
 
 /// Rows, and how the passes went.
@@ -66,6 +72,9 @@ pub(crate) struct Outcome {
     pub(crate) passes: usize,
     /// Those with a thread that was not on its CPU.
     pub(crate) loose: usize,
+    pub(crate) uncounted: Option<Unavailable>,
+    /// What there is to a batch of reads besides them, and the time of the shortest batch, reads included.
+    pub(crate) own: Option<(OwnCost, Duration)>,
 }
 
 /// Every working set alone, and next to each method.
@@ -90,6 +99,14 @@ fn tried<T>(mut take: impl FnMut() -> Result<T, Failure>) -> (Result<T, Failure>
     }
 }
 
+fn stopped(passes: usize, of: usize) -> Failure {
+    Failure {
+        class: Class::Stopped,
+        message: format!("Cancelled after {passes} of {of} passes; nothing of them is shown"),
+        fix: None,
+    }
+}
+
 /// Measures all rows, `runs` times each. `progress` is told how many passes are done.
 pub(crate) fn measure(
     memory: &mut Memory<'_>,
@@ -99,7 +116,7 @@ pub(crate) fn measure(
     how: How<'_>,
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, Failure> {
-    let (mut passes, mut loose) = (0, 0);
+    let (mut passes, mut loose, mut uncounted) = (0, 0, None);
     let mut repeated = vec![0; rows.len()];
     let all = rows.len() * (runs + 1);
     let samples = interleave(rows.len(), runs, |n| {
@@ -113,20 +130,16 @@ pub(crate) fn measure(
             }
         });
         repeated[n] += again;
-        let stopped = || Failure {
-            class: Class::Stopped,
-            message: format!("Cancelled after {passes} of {all} passes; nothing of them is shown"),
-            fix: None,
-        };
-        let (sample, pinned) = match taken {
-            Ok(taken) => taken.ok_or_else(stopped)?,
-            Err(failure) if failure.class == Class::Stopped => return Err(stopped()),
+        let pass = match taken {
+            Ok(taken) => taken.ok_or_else(|| stopped(passes, all))?,
+            Err(failure) if failure.class == Class::Stopped => return Err(stopped(passes, all)),
             Err(failure) => return Err(failure),
         };
         passes += 1;
-        loose += usize::from(!pinned);
+        loose += usize::from(!pass.pinned);
+        uncounted = pass.uncounted;
         progress(passes as u64);
-        Ok(sample)
+        Ok(pass.sample)
     })?;
     let alone = |set| {
         let of = |row: &Row| row.set == set && row.method.is_none();
@@ -139,9 +152,20 @@ pub(crate) fn measure(
             figures: Figures::of(own, row.method.and_then(|_| alone(row.set)))?,
             repeated: *repeated,
             samples: own.clone(),
+            counts: Counts::mean(&own.iter().map(|sample| sample.counts).collect::<Vec<_>>()),
         })
     });
+    let shortest = samples.iter().flatten().map(Sample::batch).min();
+    let own = sets.first_mut().zip(shortest).map(|(chase, shortest)| {
+        let cost = OwnCost::measure(|| {
+            let empty = pass::empty(chase, how)?;
+            empty.ok_or_else(|| stopped(passes, all))
+        });
+        Ok::<_, Failure>((cost?, shortest))
+    });
     Ok(Outcome {
+        uncounted,
+        own: own.transpose()?,
         measured: measured.collect(),
         passes,
         loose,

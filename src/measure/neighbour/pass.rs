@@ -16,12 +16,16 @@ use super::background::Dirty;
 use super::chase::Chase;
 use super::place::Place;
 use crate::failure::Failure;
+use crate::measure::counters::{Counters, Counts, Reading, Scope, Unavailable};
 use crate::measure::cpus;
 
-/// Lines that are followed between two looks at the clock, which costs less than one of them.
-const BATCH: u64 = 512;
+/// Lines that are followed between two looks at the clock: so many that the look is lost in the time of
+/// reads from the nearest cache. What it is in truth is measured ([`empty`]).
+pub(crate) const BATCH: u64 = 4096;
 /// How long the foreground is measured alone.
 const ALONE: Duration = Duration::from_millis(100);
+/// How long it looks at the clock and reads nothing.
+const EMPTY: Duration = Duration::from_millis(2);
 /// The longest beside a slow background.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The part of the memory, at its beginning and its end, that is cleared outside of the measured time.
@@ -35,6 +39,17 @@ pub(crate) struct Sample {
     pub(crate) time: Duration,
     /// Bytes that were cleared meanwhile.
     pub(crate) cleared: u64,
+    /// Of the foreground, where the CPU counts.
+    pub(crate) counts: Option<Counts>,
+}
+
+impl Sample {
+    /// The time of a batch on average.
+    #[allow(clippy::cast_precision_loss)] // a measured figure
+    pub(super) fn batch(&self) -> Duration {
+        self.time
+            .mul_f64(BATCH as f64 / self.accesses.max(1) as f64)
+    }
 }
 
 /// How a pass is run.
@@ -46,42 +61,95 @@ pub(crate) struct How<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-/// A sample, and whether all threads were on their CPUs.
-pub(super) type Taken = Result<Option<(Sample, bool)>, Failure>;
+/// A pass that came to something.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    pub(super) sample: Sample,
+    /// Whether all threads were on their CPUs.
+    pub(super) pinned: bool,
+    /// Why nothing was counted.
+    pub(super) uncounted: Option<Unavailable>,
+}
+
+pub(super) type Taken = Result<Option<Pass>, Failure>;
+
+/// Runs it on a thread of the foreground's CPU, which is told whether it is there.
+fn on_reader<T: Send>(cpu: u32, work: impl FnOnce(bool) -> T + Send) -> Result<T, Failure> {
+    thread::scope(|scope| {
+        let reader = Builder::new().name("prezero-reader".to_owned());
+        let reader = reader.spawn_scoped(scope, move || work(cpus::pin(Some(cpu))));
+        let reader = reader.map_err(|error| no_thread(&error))?;
+        reader.join().map_err(|_| lost())
+    })
+}
+
+/// Follows the cycle in batches of so many lines for so long: how many batches, and the time; `None` if it was
+/// cancelled.
+fn follow(
+    chase: &mut Chase,
+    batch: u64,
+    least: Duration,
+    cancel: &Cancel,
+) -> Option<(u32, Duration)> {
+    let start = Instant::now();
+    let mut batches = 0;
+    loop {
+        chase.follow(batch);
+        batches += 1;
+        let time = start.elapsed();
+        if cancel.is_cancelled() {
+            return None;
+        }
+        if time >= least {
+            return Some((batches, time));
+        }
+    }
+}
+
+/// What there is to a batch besides its reads; `None` if it was cancelled.
+pub(super) fn empty(chase: &mut Chase, how: How<'_>) -> Result<Option<Duration>, Failure> {
+    let batches = on_reader(how.place.foreground, |_| {
+        follow(chase, 0, EMPTY, how.cancel)
+    })?;
+    Ok(batches.map(|(batches, time)| time / batches))
+}
 
 /// The foreground alone; `None` if it was cancelled.
 pub(super) fn alone(chase: &mut Chase, how: How<'_>) -> Taken {
-    let measure = move || {
-        let pinned = cpus::pin(Some(how.place.foreground));
+    on_reader(how.place.foreground, |pinned| {
+        let counters = Counters::open(&[0], Scope::User);
         chase.warm();
-        let start = Instant::now();
-        let mut accesses = 0;
-        loop {
-            chase.follow(BATCH);
-            accesses += BATCH;
-            let time = start.elapsed();
-            if how.cancel.is_cancelled() {
-                return None;
-            }
-            if time >= ALONE {
-                let cleared = 0;
-                return Some((
-                    Sample {
-                        accesses,
-                        time,
-                        cleared,
-                    },
-                    pinned,
-                ));
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let foreground = Builder::new().name("prezero-reader".to_owned());
-        let foreground = foreground.spawn_scoped(scope, measure);
-        let foreground = foreground.map_err(|error| no_thread(&error))?;
-        foreground.join().map_err(|_| lost())
+        let counting = counters.as_ref().ok().and_then(Counting::start);
+        let (batches, time) = follow(chase, BATCH, ALONE, how.cancel)?;
+        let counts = counting.and_then(|counting| counting.end());
+        Some(Pass {
+            sample: Sample {
+                accesses: u64::from(batches) * BATCH,
+                time,
+                cleared: 0,
+                counts,
+            },
+            pinned,
+            uncounted: counters.err(),
+        })
     })
+}
+
+/// Counters that count.
+struct Counting<'a> {
+    counters: &'a Counters,
+    before: Reading,
+}
+
+impl<'a> Counting<'a> {
+    fn start(counters: &'a Counters) -> Option<Self> {
+        let before = counters.read().ok()?;
+        Some(Self { counters, before })
+    }
+
+    fn end(&self) -> Option<Counts> {
+        self.counters.since(&self.before)
+    }
 }
 
 /// The foreground next to the clearing of this memory, all of it dirty; `None` if it was cancelled.
@@ -114,25 +182,34 @@ pub(super) fn beside(
         let reader = Builder::new().name("prezero-reader".to_owned());
         let reader = reader.spawn_scoped(scope, move || {
             let pinned = cpus::pin(Some(how.place.foreground));
+            let counters = Counters::open(&[0], Scope::User);
             chase.warm();
             for start in &starts {
                 let _ = start.send(());
             }
-            let sample = while_cleared(chase, dirty, threads, how.cancel);
+            let counted = counters.as_ref().ok();
+            let sample = while_cleared(chase, dirty, threads, counted, how.cancel);
             dirty.stop();
-            (sample, pinned)
+            sample.map(|sample| Pass {
+                sample,
+                pinned,
+                uncounted: counters.err(),
+            })
         });
         let reader = reader.map_err(|error| no_thread(&error))?;
-        let (sample, mut pinned) = reader.join().map_err(|_| lost())?;
+        let mut pass = reader.join().map_err(|_| lost())?;
         for thread in clearing {
-            pinned &= thread.join().map_err(|_| lost())?;
+            let pinned = thread.join().map_err(|_| lost())?;
+            if let Some(pass) = &mut pass {
+                pass.pinned &= pinned;
+            }
         }
-        Ok((sample, pinned))
+        Ok(pass)
     })?;
     match taken {
         _ if how.cancel.is_cancelled() => Ok(None),
-        (Some(sample), pinned) => Ok(Some((sample, pinned))),
-        (None, _) => Err(too_little(dirty.total())),
+        Some(pass) => Ok(Some(pass)),
+        None => Err(too_little(dirty.total())),
     }
 }
 
@@ -142,6 +219,7 @@ fn while_cleared(
     chase: &mut Chase,
     dirty: &Dirty<'_>,
     threads: usize,
+    counters: Option<&Counters>,
     cancel: &Cancel,
 ) -> Option<Sample> {
     let edge = dirty.total() / EDGE;
@@ -152,6 +230,7 @@ fn while_cleared(
         }
         chase.follow(BATCH);
     }
+    let counting = counters.and_then(Counting::start);
     let (start, before) = (Instant::now(), dirty.done());
     let (mut accesses, mut sample) = (0, None);
     loop {
@@ -161,7 +240,7 @@ fn while_cleared(
         let done = dirty.done();
         // The background has to be at work until after the last of what counts.
         if !goes_on() {
-            return sample;
+            break;
         }
         let cleared = done - before;
         if cleared > 0 {
@@ -169,12 +248,19 @@ fn while_cleared(
                 accesses,
                 time,
                 cleared,
+                counts: None,
             });
         }
         if done >= dirty.total() - edge || time >= LONGEST && cleared > 0 {
-            return sample;
+            break;
         }
     }
+    let counts = counting.and_then(|counting| counting.end());
+    sample.map(|sample: Sample| Sample {
+        // The batches that no longer count are like the others.
+        counts: counts.map(|counts| counts.part(sample.accesses, accesses)),
+        ..sample
+    })
 }
 
 fn too_little(bytes: u64) -> Failure {

@@ -45,7 +45,7 @@ fn the_background_clears_all_the_while_and_its_ends_are_left_out() {
             beside(&mut chase, spans, Method::cached(), how).ok()
         });
         let sample = tries.next().expect("64 MiB are enough");
-        let (sample, _) = sample.expect("not cancelled");
+        let sample = sample.expect("not cancelled").sample;
         // A sixteenth at either end.
         assert!(sample.cleared <= BYTES - BYTES / 16, "{sample:?}");
         assert!(sample.cleared > 0 && sample.accesses > 0, "{sample:?}");
@@ -81,6 +81,27 @@ fn memory_that_is_cleared_at_once_is_no_background() {
     let failure = beside(&mut chase, spans, Method::cached(), how).expect_err("too little");
     assert_eq!(failure.class, Class::Usage);
     assert_eq!(failure.fix.as_deref(), Some("--memory 8M"));
+}
+
+#[test]
+fn what_the_instrument_adds_to_a_batch_is_measured_without_reads() {
+    let cancel = Cancel::new();
+    let mut memory = memory(&cancel, 16 << 20);
+    let mut sets = [Chase::new(1 << 20).expect("1 MiB")];
+    let place = here();
+    let how = How {
+        place: &place,
+        rate: None,
+        cancel: &cancel,
+    };
+    let rows = rows(1, &[]);
+    let outcome = measure(&mut memory, &mut sets, &rows, 1, how, &|_| ()).expect("alone");
+    let (own, shortest) = outcome.own.expect("a set");
+    assert!(own.time > Duration::ZERO && own.time < shortest, "{own:?}");
+    assert_eq!(shortest, outcome.measured[0].samples[0].batch());
+    let at = sets[0].at();
+    pass::empty(&mut sets[0], how).expect("a thread");
+    assert_eq!(sets[0].at(), at, "no line was followed");
 }
 
 #[test]
@@ -145,6 +166,7 @@ fn sample(accesses: u64, ms: u64, cleared: u64) -> Sample {
         accesses,
         time: Duration::from_millis(ms),
         cleared,
+        counts: None,
     }
 }
 
@@ -192,6 +214,7 @@ fn measured(method: Option<Method>, slowdown: [f64; 2], lost: [f64; 2]) -> Measu
         row: Row { set: 0, method },
         samples: Vec::new(),
         repeated: 0,
+        counts: None,
         figures: Figures {
             ns_per_access: summary([1.0; 2]),
             accesses_per_second: summary([1.0; 2]),

@@ -1,5 +1,7 @@
 use super::*;
 use crate::report::bench_neighbour::{SampleFacts, SideFacts};
+use crate::report::counters::{CountsFacts, UnavailableFacts};
+use crate::report::own_cost::InstrumentFacts;
 
 fn spread(mean: f64, stdev: f64) -> FigureFacts {
     FigureFacts {
@@ -31,6 +33,7 @@ fn row(set: u64, method: Option<&'static str>, ns: f64, rest: Option<[f64; 3]>) 
             ns: 512,
             cleared_bytes: 0,
         }],
+        counters: None,
     }
 }
 
@@ -135,6 +138,43 @@ fn every_outcome_is_said_in_plain_words() {
         assert!(line.contains(wanted), "{line}");
         assert!(line.contains("3.50 and 8.00 ms/GiB"), "{line}");
     }
+}
+
+#[test]
+fn the_reader_s_counters_are_per_read() {
+    let mut report = fixed();
+    report.rows.truncate(2);
+    report.rows[1].counters = Some(CountsFacts {
+        scope: "user",
+        cycles: Some(512 * 40),
+        l1_dcache_loads: Some(512),
+        l1_dcache_load_misses: Some(384),
+    });
+    let wanted = "
+perf counters (user):
+    per read  cycles  L1d loads  misses  missed
+1M rep-stosb   40.00       1.00    0.75  75.0 %
+";
+    let found = text(&report);
+    assert!(found.contains(wanted), "{found}");
+    report.counters_unavailable = Some(UnavailableFacts {
+        reason: "no PMU".to_owned(),
+        fix: None,
+    });
+    assert!(text(&report).contains("\nperf counters: not available here (no PMU)\n"));
+}
+
+#[test]
+fn what_the_instrument_adds_is_said_of_a_batch() {
+    let mut report = fixed();
+    report.instrument = Some(InstrumentFacts {
+        cost_ns: 27,
+        part_of_shortest: 0.005,
+        samples_ns: Vec::new(),
+    });
+    let wanted =
+        "\nown cost  the instrument adds 27 ns to a batch of 4096 reads, 0.5 % of the shortest\n";
+    assert!(text(&report).contains(wanted));
 }
 
 #[test]
