@@ -5,7 +5,9 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::report::bench_clear::RowFacts;
+use crate::report::bench_neighbour::{NeighbourReport, SetFacts};
 use crate::report::bench_vm::RowFacts as VmRow;
+use crate::report::counters::CountsFacts;
 use crate::report::{bench_mmap, bench_neighbour};
 
 /// A row of `bench clear` without its samples. Fields without a value are empty.
@@ -25,10 +27,14 @@ struct ClearLine {
     ratio: Option<f64>,
     ratio_stdev: Option<f64>,
     ratio_median: Option<f64>,
+    cycles: Option<u64>,
+    l1_dcache_loads: Option<u64>,
+    l1_dcache_load_misses: Option<u64>,
 }
 
 impl From<&RowFacts> for ClearLine {
     fn from(row: &RowFacts) -> Self {
+        let [cycles, l1_dcache_loads, l1_dcache_load_misses] = counts(row.counters.as_ref());
         Self {
             method: row.method,
             stores: row.stores,
@@ -44,8 +50,22 @@ impl From<&RowFacts> for ClearLine {
             ratio: row.ratio.map(|ratio| ratio.mean),
             ratio_stdev: row.ratio.and_then(|ratio| ratio.stdev),
             ratio_median: row.ratio.map(|ratio| ratio.median),
+            cycles,
+            l1_dcache_loads,
+            l1_dcache_load_misses,
         }
     }
+}
+
+/// What a pass counted on average, where the CPU counts.
+fn counts(counters: Option<&CountsFacts>) -> [Option<u64>; 3] {
+    counters.map_or([None; 3], |counts| {
+        [
+            counts.cycles,
+            counts.l1_dcache_loads,
+            counts.l1_dcache_load_misses,
+        ]
+    })
 }
 
 /// The rows of `bench clear`.
@@ -67,10 +87,14 @@ struct MmapLine {
     gbps_max: f64,
     perf_gib_per_second: f64,
     perf_error_percent: Option<f64>,
+    cycles: Option<u64>,
+    l1_dcache_loads: Option<u64>,
+    l1_dcache_load_misses: Option<u64>,
 }
 
 impl From<&bench_mmap::RowFacts> for MmapLine {
     fn from(row: &bench_mmap::RowFacts) -> Self {
+        let [cycles, l1_dcache_loads, l1_dcache_load_misses] = counts(row.counters.as_ref());
         Self {
             function: row.function,
             page_size: row.page_size,
@@ -83,6 +107,9 @@ impl From<&bench_mmap::RowFacts> for MmapLine {
             gbps_max: row.gbps_max,
             perf_gib_per_second: row.perf_gib_per_second,
             perf_error_percent: row.perf_error_percent,
+            cycles,
+            l1_dcache_loads,
+            l1_dcache_load_misses,
         }
     }
 }
@@ -108,10 +135,21 @@ struct NeighbourLine {
     background_gbps_stdev: Option<f64>,
     lost_ms_per_gib: Option<f64>,
     lost_ms_per_gib_stdev: Option<f64>,
+    accesses_per_second_stdev: Option<f64>,
+    repeated: usize,
+    /// Of the working set, on transparent hugepages.
+    huge_bytes: u64,
+    /// Of a pass on average, which the counters are of, too.
+    accesses: u64,
+    cycles: Option<u64>,
+    l1_dcache_loads: Option<u64>,
+    l1_dcache_load_misses: Option<u64>,
 }
 
-impl From<&bench_neighbour::RowFacts> for NeighbourLine {
-    fn from(row: &bench_neighbour::RowFacts) -> Self {
+impl NeighbourLine {
+    fn new(row: &bench_neighbour::RowFacts, sets: &[SetFacts]) -> Self {
+        let set = sets.iter().find(|set| set.bytes == row.working_set);
+        let [cycles, l1_dcache_loads, l1_dcache_load_misses] = counts(row.counters.as_ref());
         let split = |figure: &Option<bench_neighbour::FigureFacts>| match figure {
             Some(figure) => (Some(figure.mean), figure.stdev),
             None => (None, None),
@@ -133,13 +171,22 @@ impl From<&bench_neighbour::RowFacts> for NeighbourLine {
             background_gbps_stdev,
             lost_ms_per_gib,
             lost_ms_per_gib_stdev,
+            accesses_per_second_stdev: row.accesses_per_second.stdev,
+            repeated: row.repeated,
+            huge_bytes: set.map_or(0, |set| set.huge_bytes),
+            accesses: row.accesses(),
+            cycles,
+            l1_dcache_loads,
+            l1_dcache_load_misses,
         }
     }
 }
 
 /// The rows of `bench neighbour`.
-pub(crate) fn neighbour(to: impl Write, rows: &[bench_neighbour::RowFacts]) -> csv::Result<()> {
-    write(to, rows.iter().map(NeighbourLine::from))
+pub(crate) fn neighbour(to: impl Write, report: &NeighbourReport) -> csv::Result<()> {
+    let sets = &report.working_sets;
+    let lines = report.rows.iter();
+    write(to, lines.map(|row| NeighbourLine::new(row, sets)))
 }
 
 fn write(to: impl Write, rows: impl Iterator<Item = impl Serialize>) -> csv::Result<()> {
@@ -226,18 +273,29 @@ mod tests {
     use crate::output::bench_clear::tests::fixed;
     use crate::output::bench_vm;
 
+    /// By a CPU that does not count all loads.
+    fn counted() -> Option<CountsFacts> {
+        Some(CountsFacts {
+            scope: "user",
+            cycles: Some(9000),
+            l1_dcache_loads: None,
+            l1_dcache_load_misses: Some(30),
+        })
+    }
+
     #[test]
     fn fixed_rows_have_their_lines() {
         let mut rows = fixed(&["rep-stosb"]).rows;
         rows.truncate(2);
         rows[1].gbps_stdev = None;
         rows[1].ratio = None;
+        rows[0].counters = counted();
         let mut out = Vec::new();
         clear(&mut out, &rows).expect("memory takes it");
         let wanted = "\
-method,stores,chunk,threads,page_size,bytes,runs,gbps_mean,gbps_stdev,gbps_min,gbps_max,ratio,ratio_stdev,ratio_median
-rep-stosb,cached,4096,1,2097152,4294967296,5,9.0,0.25,8.5,9.5,1.0,0.0625,1.0
-rep-stosb,cached,1073741824,1,2097152,4294967296,5,10.0,,9.5,10.5,,,
+method,stores,chunk,threads,page_size,bytes,runs,gbps_mean,gbps_stdev,gbps_min,gbps_max,ratio,ratio_stdev,ratio_median,cycles,l1_dcache_loads,l1_dcache_load_misses
+rep-stosb,cached,4096,1,2097152,4294967296,5,9.0,0.25,8.5,9.5,1.0,0.0625,1.0,9000,,30
+rep-stosb,cached,1073741824,1,2097152,4294967296,5,10.0,,9.5,10.5,,,,,,
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }
@@ -249,25 +307,29 @@ rep-stosb,cached,1073741824,1,2097152,4294967296,5,10.0,,9.5,10.5,,,
         rows[1].perf_gib_per_second = 12.5;
         rows[1].gbps_stdev = None;
         rows[1].perf_error_percent = None;
+        rows[1].counters = counted();
         let mut out = Vec::new();
         mmap(&mut out, &rows).expect("memory takes it");
         let wanted = "\
-function,page_size,bytes,threads,loops,gbps_mean,gbps_stdev,gbps_min,gbps_max,perf_gib_per_second,perf_error_percent
-demand,2097152,4294967296,2,5,12.5,0.125,12.25,12.75,11.5,0.3
-populate,2097152,4294967296,2,5,13.25,,13.0,13.5,12.5,
+function,page_size,bytes,threads,loops,gbps_mean,gbps_stdev,gbps_min,gbps_max,perf_gib_per_second,perf_error_percent,cycles,l1_dcache_loads,l1_dcache_load_misses
+demand,2097152,4294967296,2,5,12.5,0.125,12.25,12.75,11.5,0.3,,,
+populate,2097152,4294967296,2,5,13.25,,13.0,13.5,12.5,,9000,,30
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }
 
     #[test]
     fn fixed_rows_of_neighbour_have_their_lines() {
-        let rows = crate::output::bench_neighbour::tests::fixed().rows;
+        let mut report = crate::output::bench_neighbour::tests::fixed();
+        report.rows.truncate(2);
+        report.rows[1].counters = counted();
+        report.rows[1].repeated = 4;
         let mut out = Vec::new();
-        neighbour(&mut out, &rows[..2]).expect("memory takes it");
+        neighbour(&mut out, &report).expect("memory takes it");
         let wanted = "\
-working_set,method,stores,runs,ns_per_access,ns_per_access_stdev,accesses_per_second,slowdown_percent,slowdown_percent_stdev,background_gbps,background_gbps_stdev,lost_ms_per_gib,lost_ms_per_gib_stdev
-1048576,,,3,4.0,0.125,250000000.0,,,,,,
-1048576,rep-stosb,cached,3,4.5,0.125,222222222.2222222,10.0,0.25,12.5,0.25,8.0,0.25
+working_set,method,stores,runs,ns_per_access,ns_per_access_stdev,accesses_per_second,slowdown_percent,slowdown_percent_stdev,background_gbps,background_gbps_stdev,lost_ms_per_gib,lost_ms_per_gib_stdev,accesses_per_second_stdev,repeated,huge_bytes,accesses,cycles,l1_dcache_loads,l1_dcache_load_misses
+1048576,,,3,4.0,0.125,250000000.0,,,,,,,1000000.0,0,1048576,512,,,
+1048576,rep-stosb,cached,3,4.5,0.125,222222222.2222222,10.0,0.25,12.5,0.25,8.0,0.25,1000000.0,4,1048576,512,9000,,30
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }

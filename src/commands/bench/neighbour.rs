@@ -98,7 +98,7 @@ fn run(
     }
     warn(report, of_rows(&outcome, &sizes));
     files.write(
-        |file| output::csv::neighbour(file, &report.rows),
+        |file| output::csv::neighbour(file, report),
         || output::bench_neighbour::chart(report),
     )
 }
