@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use prezero_memory::ByteSize;
 
 pub(crate) use self::chart::chart;
+use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
 use super::machine::machine;
 use crate::measure::clear::counted;
@@ -46,6 +47,15 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
     if let Some(&largest) = sizes.last() {
         stores(out, &report.rows, largest)?;
     }
+    let counted = report.rows.iter().map(|row| {
+        let (way, size) = (way(row.peer, row.way, row.workers), ByteSize(row.bytes));
+        (
+            format!("{way}, {}", size.to_spec()),
+            row.bytes,
+            row.counters.as_ref(),
+        )
+    });
+    counters(out, counted, report.counters_unavailable.as_ref())?;
     for peer in &report.peers {
         writeln!(out, "peer      {}: {}", peer.peer, peer.version)?;
     }

@@ -224,11 +224,15 @@ struct VmLine {
     first_instruction_ns: Option<f64>,
     first_instruction_ns_stdev: Option<f64>,
     cpu_ns: u64,
+    cycles: Option<u64>,
+    l1_dcache_loads: Option<u64>,
+    l1_dcache_load_misses: Option<u64>,
 }
 
 impl From<&VmRow> for VmLine {
     fn from(row: &VmRow) -> Self {
         let first = row.first_instruction_ns.as_ref();
+        let [cycles, l1_dcache_loads, l1_dcache_load_misses] = counts(row.counters.as_ref());
         Self {
             way: row.way,
             peer: row.peer,
@@ -253,6 +257,9 @@ impl From<&VmRow> for VmLine {
             first_instruction_ns: first.map(|times| times.mean),
             first_instruction_ns_stdev: first.and_then(|times| times.stdev),
             cpu_ns: row.cpu_ns,
+            cycles,
+            l1_dcache_loads,
+            l1_dcache_load_misses,
         }
     }
 }
@@ -337,14 +344,15 @@ working_set,method,stores,runs,ns_per_access,ns_per_access_stdev,accesses_per_se
     #[test]
     fn fixed_machines_have_their_lines() {
         let rows = bench_vm::tests::fixed().rows;
-        let rows: Vec<VmRow> = [0, 5, 8].map(|n| rows[n].clone()).to_vec();
+        let mut rows: Vec<VmRow> = [0, 5, 8].map(|n| rows[n].clone()).to_vec();
+        rows[0].counters = counted();
         let mut out = Vec::new();
         vm(&mut out, &rows).expect("memory takes it");
         let wanted = "\
-way,peer,bytes,page_size,workers,method,runs,bw_gbps,bw_stdev,diff_percent,work,work_gbps,work_stdev,speedup,speedup_stdev,speedup_median,creation_ns,creation_ns_stdev,creation_ns_min,creation_ns_max,first_instruction_ns,first_instruction_ns_stdev,cpu_ns
-fresh,,1073741824,2097152,1,,2,7.320966981818181,0.4930195616844234,0.0,populate,8.541128145454545,0.5751894886318286,1.0,0.0,1.0,147000000.0,9899494.936611665,140000000.0,154000000.0,157500000.0,10606601.717798213,252000000
-recycled-clean,,1073741824,2097152,16,,2,48.80644654545455,3.28679707789615,566.6666666666667,,,,6.666666666666668,0.6349206349206342,6.666666666666667,22050000.0,1484924.2404917497,21000000.0,23100000.0,32550000.0,2192031.0216782973,127050000
-prefault,cloud-hypervisor,1073741824,2097152,,,2,10.249353774545455,0.690227386358192,40.000000000000014,,,,1.4000000000000001,0.13333333333333322,1.4,105000000.0,7071067.811865475,100000000.0,110000000.0,,,210000000
+way,peer,bytes,page_size,workers,method,runs,bw_gbps,bw_stdev,diff_percent,work,work_gbps,work_stdev,speedup,speedup_stdev,speedup_median,creation_ns,creation_ns_stdev,creation_ns_min,creation_ns_max,first_instruction_ns,first_instruction_ns_stdev,cpu_ns,cycles,l1_dcache_loads,l1_dcache_load_misses
+fresh,,1073741824,2097152,1,,2,7.320966981818181,0.4930195616844234,0.0,populate,8.541128145454545,0.5751894886318286,1.0,0.0,1.0,147000000.0,9899494.936611665,140000000.0,154000000.0,157500000.0,10606601.717798213,252000000,9000,,30
+recycled-clean,,1073741824,2097152,16,,2,48.80644654545455,3.28679707789615,566.6666666666667,,,,6.666666666666668,0.6349206349206342,6.666666666666667,22050000.0,1484924.2404917497,21000000.0,23100000.0,32550000.0,2192031.0216782973,127050000,,,
+prefault,cloud-hypervisor,1073741824,2097152,,,2,10.249353774545455,0.690227386358192,40.000000000000014,,,,1.4000000000000001,0.13333333333333322,1.4,105000000.0,7071067.811865475,100000000.0,110000000.0,,,210000000,,,
 ";
         assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
     }

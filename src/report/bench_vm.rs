@@ -3,10 +3,12 @@
 
 use serde::Serialize;
 
+use super::counters::{CountsFacts, UnavailableFacts};
 use super::estimate::EstimateFacts;
 use super::facts::{ErrorFacts, HostFacts};
 use super::machine::MachineFacts;
 use super::run::nanoseconds;
+use crate::measure::counters::Scope;
 use crate::measure::stats::{Ratio, Summary, median};
 use crate::measure::vm::pins::{PIECE, Pins};
 use crate::measure::vm::{Measured, Sample};
@@ -29,6 +31,8 @@ pub(crate) struct VmReport {
     pub(crate) warnings: Vec<String>,
     /// What was left out, and why.
     pub(crate) notes: Vec<String>,
+    /// Why no row has counters; `None` where they have.
+    pub(crate) counters_unavailable: Option<UnavailableFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
 }
@@ -75,6 +79,8 @@ pub(crate) struct RowFacts {
     pub(crate) cpu_ns: u64,
     /// That of each.
     pub(crate) cpu: TimeFacts,
+    /// Of the process from its exec to its end.
+    pub(crate) counters: Option<CountsFacts>,
 }
 
 /// Long-term pins by io_uring's registered buffers: a stand-in for VFIO, which pins with the same call of
@@ -172,6 +178,7 @@ impl VmReport {
             estimate: None,
             warnings: Vec::new(),
             notes: Vec::new(),
+            counters_unavailable: None,
             error: None,
         }
     }
@@ -225,6 +232,7 @@ impl RowFacts {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a mean of such
             cpu_ns: cpu.mean.round() as u64,
             cpu,
+            counters: (measured.counts).map(|counts| CountsFacts::new(counts, Scope::All)),
         })
     }
 }

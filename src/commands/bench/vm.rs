@@ -91,6 +91,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
     let outcome = step("make machines", vm::work(&rows, runs), |done| {
         bench.measure(&rows, runs, done)
     })?;
+    report.counters_unavailable = outcome.uncounted.map(Into::into);
     for left_out in outcome.notes {
         note(report, left_out);
     }

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use self::sys::Event;
+use self::sys::{Event, Whose};
 
 pub(crate) use self::reason::Unavailable;
 
@@ -111,9 +111,18 @@ pub(crate) struct Reading(Vec<GroupReading<{ EVENTS.len() }>>);
 impl Counters {
     /// Counts what these threads of this process do, or the calling one if the number is 0.
     pub(crate) fn open(threads: &[libc::pid_t], scope: Scope) -> Result<Self, Unavailable> {
-        let groups = threads
-            .iter()
-            .map(|thread| Group::open(EVENTS, *thread, scope));
+        let whose = threads.iter().copied().map(Whose::Thread);
+        Self::of(whose, scope)
+    }
+
+    /// Counts what the programs do that the calling thread starts: each from its exec on, and in what
+    /// is read from when it has been waited for.
+    pub(crate) fn of_programs(scope: Scope) -> Result<Self, Unavailable> {
+        Self::of([Whose::Programs].into_iter(), scope)
+    }
+
+    fn of(whose: impl Iterator<Item = Whose>, scope: Scope) -> Result<Self, Unavailable> {
+        let groups = whose.map(|whose| Group::open(EVENTS, whose, scope));
         let groups: io::Result<Vec<_>> = groups.collect();
         groups
             .map(Self)
@@ -137,7 +146,7 @@ impl Counters {
     }
 }
 
-/// Counters of one thread that count at the same times.
+/// Counters of one thread, or of programs, that count at the same times.
 #[derive(Debug)]
 struct Group<const N: usize> {
     /// The first is there, and is read for all.
@@ -153,17 +162,20 @@ struct GroupReading<const N: usize> {
 }
 
 impl<const N: usize> Group<N> {
-    fn open(events: [Event; N], thread: libc::pid_t, scope: Scope) -> io::Result<Self> {
+    fn open(events: [Event; N], whose: Whose, scope: Scope) -> io::Result<Self> {
         let user_only = scope == Scope::User;
         let mut files = [const { None }; N];
         for (n, event) in events.into_iter().enumerate() {
             let first = files[0].as_ref().map(File::as_fd);
-            match sys::open(event, user_only, thread, first) {
+            match sys::open(event, user_only, whose, first) {
                 Ok(fd) => files[n] = Some(File::from(fd)),
                 // What holds for the first holds for all.
                 Err(error) if n == 0 => return Err(error),
                 Err(_) => {}
             }
+        }
+        if whose == Whose::Programs {
+            return Ok(Self { files });
         }
         // Not before all are there: one that joins a group which counts already may be left out until
         // its thread is switched to the next time.

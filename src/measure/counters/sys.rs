@@ -24,6 +24,10 @@ const _: () = assert!(size_of::<Attr>() == SIZE as usize);
 
 /// `disabled`, a bit of the flags.
 const DISABLED: u64 = 1;
+/// `inherit`: what the thread starts is counted, too, and added up in its parent's when it ends.
+const INHERIT: u64 = 1 << 1;
+/// `enable_on_exec`: of who is disabled until then.
+const ON_EXEC: u64 = 1 << 12;
 /// `exclude_kernel` and `exclude_hv`, bits of the flags.
 const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 /// PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING and PERF_FORMAT_GROUP.
@@ -40,17 +44,34 @@ pub(super) struct Event {
     pub(super) config: u64,
 }
 
-/// perf_event_open(2): a counter of one thread on whatever CPU it runs. Those of a group count at the
-/// same times: from when its first one is enabled, which is read for all.
+/// Who is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// A thread of this process, or the calling one if the number is 0.
+    Thread(libc::pid_t),
+    /// The programs that the calling thread starts, each from its exec on, with all of its threads and children.
+    Programs,
+}
+
+/// perf_event_open(2): a counter of one thread on whatever CPU it runs, or of programs. Those of a group
+/// count at the same times: from when its first one is enabled, which is read for all.
 pub(super) fn open(
     event: Event,
     user_only: bool,
-    thread: libc::pid_t,
+    whose: Whose,
     group: Option<BorrowedFd<'_>>,
 ) -> io::Result<OwnedFd> {
-    let mut flags = match group {
-        None => DISABLED,
-        Some(_) => 0,
+    let mut flags = match (group, whose) {
+        (None, Whose::Thread(_)) => DISABLED,
+        (None, Whose::Programs) => DISABLED | ON_EXEC,
+        (Some(_), _) => 0,
+    };
+    let thread: libc::pid_t = match whose {
+        Whose::Thread(thread) => thread,
+        Whose::Programs => {
+            flags |= INHERIT;
+            0
+        }
     };
     if user_only {
         flags |= USER_ONLY;

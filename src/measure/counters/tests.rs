@@ -1,4 +1,5 @@
 use std::hint::black_box;
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,11 @@ const NO_SUCH_EVENT: Event = Event {
 };
 
 fn group<const N: usize>(events: [Event; N], thread: libc::pid_t) -> Option<Group<N>> {
-    match Group::open(events, thread, Scope::User) {
+    group_of(events, Whose::Thread(thread))
+}
+
+fn group_of<const N: usize>(events: [Event; N], whose: Whose) -> Option<Group<N>> {
+    match Group::open(events, whose, Scope::User) {
         Ok(group) => Some(group),
         Err(error) => {
             skip("perf", &Unavailable::here(&error, Scope::User).reason);
@@ -93,6 +98,35 @@ fn another_thread_of_this_process_is_counted_by_its_number() {
     }
     drop(go);
     worker.join().expect("it ended");
+}
+
+#[test]
+fn programs_are_counted_from_their_exec_to_their_end_with_their_children() {
+    let Some(group) = group_of([TASK_CLOCK, PAGE_FAULTS], Whose::Programs) else {
+        return;
+    };
+    let before = group.read().expect("it was opened");
+    // What this thread does, and a thread that it starts, is no program's.
+    fault();
+    thread::spawn(fault).join().expect("it only faults");
+    let none = group.read().expect("it was opened").since(&before);
+    assert_eq!(none, Some([Some(0), Some(0)]));
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        let status = command.args(["-c", script]).status().expect("a shell");
+        assert!(status.success());
+        let counted = group.read().expect("it was opened").since(&before);
+        let Some([Some(clock), Some(faults)]) = counted else {
+            panic!("{counted:?}");
+        };
+        assert!(clock > 0);
+        faults
+    };
+    let one = run("true");
+    assert!(one > 16, "{one} faults of a shell");
+    // Added up, and more of a shell with a child.
+    let two = run("(true); /bin/true") - one;
+    assert!(two > one, "{two} faults after {one}");
 }
 
 #[test]

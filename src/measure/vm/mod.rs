@@ -33,6 +33,7 @@ pub(crate) use self::qemu::Qemu;
 use self::recycled::Segments;
 pub(crate) use self::way::{Row, Way, Ways};
 use super::clear::gbps;
+use super::counters::{Counters, Counts, Scope, Unavailable};
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
@@ -95,6 +96,8 @@ pub(crate) struct Measured {
     pub(crate) work_gbps: Vec<f64>,
     /// Seconds of each.
     pub(crate) creation: Summary,
+    /// What a machine's process came to on average, from its exec to its end.
+    pub(crate) counts: Option<Counts>,
 }
 
 impl Measured {
@@ -113,6 +116,7 @@ impl Measured {
             work_gbps: work.map(|work| gbps(work.bytes, work.time)).collect(),
             creation,
             samples,
+            counts: None,
         })
     }
 
@@ -143,6 +147,8 @@ pub(crate) struct Outcome {
     pub(crate) rows: Vec<Measured>,
     /// What was left out, and why.
     pub(crate) notes: Vec<String>,
+    /// Why nothing was counted.
+    pub(crate) uncounted: Option<Unavailable>,
 }
 
 impl Bench<'_> {
@@ -159,6 +165,8 @@ impl Bench<'_> {
             segments: None,
             uncached: None,
         };
+        // Most of the work is the kernel's.
+        let counters = Counters::of_programs(Scope::All);
         let mut notes = Vec::new();
         let mut out = vec![false; rows.len()];
         let (mut done, mut machines) = (0, 0);
@@ -168,8 +176,12 @@ impl Bench<'_> {
             if out[n] {
                 return Ok(None);
             }
+            let before = counters.as_ref().ok().and_then(|all| all.read().ok());
             let sample = match state.pass(row) {
-                Ok(sample) => Some(sample),
+                Ok(sample) => Some((
+                    sample,
+                    counters.as_ref().ok().and_then(|all| all.since(&before?)),
+                )),
                 // The signal of a terminal ends another monitor, too.
                 Err(_) if self.cancel.is_cancelled() => {
                     return Err(stopped(machines, rows.len() * (runs + 1)));
@@ -197,11 +209,16 @@ impl Bench<'_> {
                     Way::RecycledUncached => uncached,
                     _ => None,
                 };
-                Measured::new(*row, method, samples.into_iter().flatten().collect())
+                let (samples, counts): (_, Vec<_>) = samples.into_iter().flatten().unzip();
+                Some(Measured {
+                    counts: Counts::mean(&counts),
+                    ..Measured::new(*row, method, samples)?
+                })
             });
         Ok(Outcome {
             rows: measured.collect(),
             notes,
+            uncounted: counters.err(),
         })
     }
 }

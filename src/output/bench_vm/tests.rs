@@ -5,6 +5,7 @@ use prezero_memory::Method;
 use super::*;
 use crate::measure::vm::pins::{self, Memory, Pins};
 use crate::measure::vm::{Measured, Row, Sample, Way, Work};
+use crate::report::counters::CountsFacts;
 use crate::report::estimate::MeasuredRow;
 
 const GIB: u64 = 1 << 30;
@@ -250,4 +251,24 @@ fn every_figure_of_a_row_is_that_of_its_own_samples() {
     assert!(near(&baseline.bw_samples, [0.140, 0.154]));
     let of_work = baseline.work_samples.as_deref().unwrap_or_default();
     assert!(near(of_work, [0.120, 0.132]), "{of_work:?}");
+}
+
+#[test]
+fn what_a_process_counted_is_per_base_page_of_its_machine() {
+    let mut report = fixed();
+    report.rows[0].counters = Some(CountsFacts {
+        scope: "user and kernel",
+        cycles: Some(GIB / 4096 * 900),
+        l1_dcache_loads: Some(GIB / 4096 * 40),
+        l1_dcache_load_misses: Some(GIB / 4096 * 10),
+    });
+    let wanted = "
+perf counters (user and kernel):
+    per 4 KiB  cycles  L1d loads  misses  missed
+fresh, 1w, 1G   900.0       40.0    10.0  25.0 %
+";
+    let mut out = Vec::new();
+    vm(&mut out, &report).expect("memory takes it");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains(wanted), "{text}");
 }

@@ -79,6 +79,7 @@ fn check(row: &Value, baseline: &Value) {
         (number(row, "cpu_ns") - number(&row["cpu"], "mean")).abs() <= 0.5,
         "{row:#}"
     );
+    assert!(row.get("counters").is_some(), "{row:#}");
     let cleared = row["way"] != "recycled-clean" && row["peer"].is_null();
     for key in ["work", "work_gbps"] {
         assert_eq!(row[key].is_null(), !cleared, "{key}: {row:#}");
