@@ -1,6 +1,9 @@
 //! Which CPU a measuring thread is on.
 
 use prezero_host::Host;
+use prezero_memory::Class;
+
+use crate::failure::Failure;
 
 use super::sys;
 
@@ -16,6 +19,22 @@ pub(crate) fn in_turn(host: &Host, threads: usize) -> Vec<Option<u32>> {
 /// Keeps the calling thread on this CPU; whether it is.
 pub(super) fn pin(cpu: Option<u32>) -> bool {
     cpu.is_some_and(|cpu| sys::pin_this_thread(cpu).is_ok())
+}
+
+/// So many threads for each CPU still say something about sharing one; many more only use up the host's threads.
+const FOR_EACH_CPU: usize = 16;
+
+/// Refuses many more threads than there are CPUs. `option` is where they were typed.
+pub(crate) fn check(option: &str, threads: usize, host: &Host) -> Result<(), Failure> {
+    let cpus = host.unasked_cpus().len().max(1);
+    if threads <= cpus.saturating_mul(FOR_EACH_CPU) {
+        return Ok(());
+    }
+    Err(Failure {
+        class: Class::Usage,
+        message: format!("{threads} threads on {cpus} CPUs are more than {FOR_EACH_CPU} for each"),
+        fix: Some(format!("{option} {cpus}")),
+    })
 }
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ fn check(row: &Value, alone: &Value) {
 #[test]
 fn every_working_set_is_measured_alone_and_next_to_each_method() {
     let report = measured(
-        &format!("{ORDINARY} --working-set 4K,1M --method cached,portable"),
+        // Unsorted, and one twice: in the order of the command line, each once.
+        &format!("{ORDINARY} --working-set 1M,4K,1M --method cached,portable"),
         0,
     );
     let rows = list(&report, "rows").iter();
@@ -85,7 +86,7 @@ fn every_working_set_is_measured_alone_and_next_to_each_method() {
         .map(|row| (row["working_set"].as_u64(), row["method"].as_str()))
         .collect();
     let mut wanted = Vec::new();
-    for set in [4096, 1 << 20] {
+    for set in [1 << 20, 4096] {
         for method in [None, Some("cached"), Some("portable")] {
             wanted.push((Some(set), method));
         }
@@ -176,6 +177,23 @@ fn what_cannot_be_is_refused_with_what_can() {
         ),
         ("--cpus 0,4095", 2, "CPU 4095", "choose among"),
         ("--runs 0", 2, "--runs", "prezero bench neighbour --help"),
+        ("--rate 1", 2, "1 bytes a second", "--rate 7M"),
+        (
+            "--threads 0",
+            2,
+            "--threads",
+            "prezero bench neighbour --help",
+        ),
+        ("--threads 100000", 2, "100000 threads on", "--threads "),
+        (
+            "--working-set 0",
+            2,
+            "'0' is zero",
+            "prezero bench neighbour --help",
+        ),
+        ("--working-set 64", 2, "64 bytes", "--working-set 4K"),
+        ("--memory 0", 2, "'0' is zero", "size="),
+        ("--memory 1K", 2, "1 KiB", "size=2M"),
         ("--rate 0", 2, "--rate", "prezero bench neighbour --help"),
         ("--working-set 1000T", 3, "1000 TiB", "--working-set"),
         ("--csv /nowhere/n.csv", 2, "/nowhere/n.csv", "--csv"),

@@ -32,6 +32,7 @@ fn run(args: &BenchMmapArgs, cancel: &Cancel, report: &mut MmapReport) -> Result
     let (page, bytes) = pages(args.page, args.size)?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
     let host = session::probe(report);
+    cpus::check("-t", args.threads.get(), &host)?;
     let work = Work {
         page,
         bytes,

@@ -13,6 +13,7 @@ use super::session::{self, step, warn};
 use crate::cli::BenchNeighbourArgs;
 use crate::failure::Failure;
 use crate::measure::clear::{By, Memory};
+use crate::measure::cpus;
 use crate::measure::machine::Watch;
 use crate::measure::neighbour::verdict::Verdict;
 use crate::measure::neighbour::{self, Chase, How, Outcome, Place, Sharing};
@@ -45,6 +46,10 @@ fn run(
     let mut spec = spec(&args.memory, None)?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
     let host = session::probe(report);
+    cpus::check("--threads", args.threads.get(), &host)?;
+    if let Some(rate) = args.rate {
+        check_rate(rate, args.threads.get(), spec.bytes)?;
+    }
     let place = place(&host, args)?;
     check_memory(&host, &sizes)?;
     near(&host, &place, &mut spec);
@@ -193,6 +198,24 @@ fn near(host: &Host, place: &Place, spec: &mut MemorySpec) {
     });
 }
 
+/// A background that needs minutes for what is not measured is a mistake.
+fn check_rate(rate: u64, threads: usize, bytes: u64) -> Result<(), Failure> {
+    let slowest = neighbour::slowest(threads, bytes);
+    if rate >= slowest {
+        return Ok(());
+    }
+    let fix = ByteSize(slowest.next_multiple_of(1 << 20)).to_spec();
+    Err(Failure {
+        class: Class::Usage,
+        message: format!(
+            "At {} a second each pass over {} would begin to count after more than 10 s only",
+            ByteSize(rate),
+            ByteSize(bytes)
+        ),
+        fix: Some(format!("--rate {fix}, or a smaller --memory")),
+    })
+}
+
 fn check_memory(host: &Host, sizes: &[u64]) -> Result<(), Failure> {
     let needed = sizes.iter().copied().fold(0, u64::saturating_add);
     match host.mem_available {
@@ -269,6 +292,17 @@ mod tests {
         );
         let failure = sizes(&[4096, 5000]).expect_err("not whole");
         assert_eq!(failure.fix.as_deref(), Some("--working-set 4K"));
+    }
+
+    #[test]
+    fn a_rate_that_takes_ages_is_refused_with_one_that_does_not() {
+        check_rate(7 << 20, 1, 1 << 30).expect("9 s");
+        let failure = check_rate(1, 1, 1 << 30).expect_err("two years");
+        assert_eq!(failure.class, Class::Usage);
+        let fix = failure.fix.as_deref();
+        assert_eq!(fix, Some("--rate 7M, or a smaller --memory"));
+        // Each thread clears a piece at a time.
+        check_rate(4 << 20, 8, 64 << 20).expect_err("a piece of each in 4 s");
     }
 
     #[test]

@@ -164,12 +164,25 @@ pub(crate) fn check(host: &Host, work: &Work<'_>) -> Result<(), Failure> {
     let mut host = host.clone();
     host.limits.file_size = None;
     plan(&host, &request).map(drop).map_err(|error| {
+        if matches!(error, PlanError::Layout(_)) {
+            return beyond_any_host(work);
+        }
         let failure = Failure::from(error.clone());
         match advice(&host, work, &error) {
             None => failure,
             fix => Failure { fix, ..failure },
         }
     })
+}
+
+/// The planner speaks of a guest's addresses then.
+fn beyond_any_host(work: &Work<'_>) -> Failure {
+    let (each, threads) = (ByteSize(work.bytes), work.cpus.len());
+    Failure {
+        class: Class::Usage,
+        message: format!("{each} for each of {threads} threads is more than a CPU can address"),
+        fix: Some("-s 4G -t 1".to_owned()),
+    }
 }
 
 /// What to type in place of what the planner advises, which are options of other commands.

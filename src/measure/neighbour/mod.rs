@@ -24,7 +24,7 @@ use prezero_memory::{ByteSize, Class};
 pub(crate) use self::background::PIECE;
 pub(crate) use self::chase::{Chase, LINE};
 pub(crate) use self::figures::{Beside, Figures, ns_per_access};
-pub(crate) use self::pass::{BATCH, How, Sample};
+pub(crate) use self::pass::{BATCH, How, Sample, slowest};
 pub(crate) use self::place::{Place, Sharing, named, place};
 use super::clear::Memory;
 use super::counters::{Counts, Unavailable};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use prezero_clear::{Method, Span};
 use prezero_memory::{ByteSize, Cancel, Class};
 
-use super::background::Dirty;
+use super::background::{Dirty, PIECE};
 use super::chase::Chase;
 use super::place::Place;
 use crate::failure::Failure;
@@ -30,6 +30,13 @@ const EMPTY: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The part of the memory, at its beginning and its end, that is cleared outside of the measured time.
 const EDGE: u64 = 16;
+
+/// The rate, in bytes a second, at which the first part is cleared in ten seconds and each thread clears a
+/// piece in one.
+pub(crate) fn slowest(threads: usize, bytes: u64) -> u64 {
+    let pieces = (PIECE as u64).saturating_mul(threads as u64);
+    pieces.max(bytes.div_ceil(EDGE * 10))
+}
 
 /// What was measured in one pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
