@@ -10,6 +10,7 @@ pub(crate) mod machine;
 pub(crate) mod mmap;
 pub(crate) mod neighbour;
 pub(crate) mod own_cost;
+pub(crate) mod repeat;
 pub(crate) mod rounds;
 pub(crate) mod stats;
 mod sys;

@@ -9,6 +9,7 @@ use prezero_memory::{ByteSize, PlanWarning};
 
 use super::machine::Load;
 use super::own_cost::OwnCost;
+use super::repeat::{AGREE, MOST_RUNS};
 use super::stats::{Summary, outliers};
 
 /// σ above this part of the mean is noise.
@@ -98,6 +99,16 @@ pub(crate) enum Warning {
     Repeated { passes: usize, of: usize },
     /// Looking at the clock takes this part of the shortest batch of reads.
     SlowClock { time: Duration, part: f64 },
+    /// Figures that the same measurement may not give again; the worst of them, by which part it may be
+    /// another, and how many runs would do, if that can be.
+    Unrepeatable {
+        figures: usize,
+        of: usize,
+        worst: String,
+        apart: f64,
+        runs: Option<usize>,
+        option: &'static str,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -201,6 +212,20 @@ impl fmt::Display for Warning {
                 time.as_nanos(),
                 part * 100.0
             ),
+            Self::Unrepeatable { figures, of, worst, apart, runs, option } => {
+                let (apart, agree) = (apart * 100.0, AGREE * 100.0);
+                write!(
+                    f,
+                    "{figures} of {of} ratios may come out more than {agree:.0} % apart when measured again, most that of {worst} (±{apart:.1} %): "
+                )?;
+                match runs {
+                    Some(runs) => write!(f, "use {option} {runs}, about, for {agree:.0} %"),
+                    None => write!(
+                        f,
+                        "more than {MOST_RUNS} runs would not do: use a quieter machine"
+                    ),
+                }
+            }
         }
     }
 }
@@ -497,6 +522,22 @@ mod tests {
             Warning::SlowClock {
                 time: Duration::from_nanos(800),
                 part: 0.05,
+            },
+            Warning::Unrepeatable {
+                figures: 1,
+                of: 2,
+                worst: text("a"),
+                apart: 0.075,
+                runs: Some(12),
+                option: "--runs",
+            },
+            Warning::Unrepeatable {
+                figures: 1,
+                of: 2,
+                worst: text("a"),
+                apart: 0.5,
+                runs: None,
+                option: "--runs",
             },
         ]
     }

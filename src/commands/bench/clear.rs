@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::measure::clear::{self, Measured, Memory, crossing, fence};
 use crate::measure::machine::Watch;
 use crate::measure::own_cost::OwnCost;
+use crate::measure::repeat::{self, Repeat};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_clear::ClearReport;
@@ -90,7 +91,7 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
         memory.bytes(),
     );
     report.populate_gbps = Some(memory.populate_gbps());
-    warn(report, of_rows(&measured, &memory));
+    warn(report, of_rows(&measured, baseline, &memory));
     if let Some((own, shortest)) = own {
         report.instrument = Some(InstrumentFacts::new(&own, shortest));
         warn(report, warning::of_own_cost(&own, shortest, "--memory"));
@@ -190,12 +191,23 @@ fn own_cost(
     Ok(Some((own, *shortest)))
 }
 
-fn of_rows(measured: &[Measured], memory: &Memory<'_>) -> Vec<Warning> {
+fn of_rows(
+    measured: &[Measured],
+    baseline: Option<&Measured>,
+    memory: &Memory<'_>,
+) -> Vec<Warning> {
     let rows: Vec<(String, Vec<f64>)> = measured
         .iter()
         .map(|row| (row.row.name(), row.gbps.clone()))
         .collect();
     let mut found = warning::of_samples(&rows);
+    if let Some(baseline) = baseline {
+        let others = measured.iter().filter(|row| row.row != baseline.row);
+        let ratios: Vec<Repeat> = others
+            .filter_map(|row| Repeat::of_ratio(row.row.name(), &row.gbps, &baseline.gbps))
+            .collect();
+        found.extend(repeat::warn(&ratios, "--runs"));
+    }
     let all = memory.all_threads();
     let with_all = measured.iter().filter(|row| row.row.threads == all);
     let slowest = with_all.map(|row| row.summary.mean).min_by(f64::total_cmp);

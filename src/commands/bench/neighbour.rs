@@ -16,7 +16,9 @@ use crate::measure::clear::{By, Memory};
 use crate::measure::cpus;
 use crate::measure::machine::Watch;
 use crate::measure::neighbour::verdict::Verdict;
-use crate::measure::neighbour::{self, Chase, How, Outcome, Place, Sharing};
+use crate::measure::neighbour::{self, Beside, Chase, How, Measured, Outcome, Place, Sharing};
+use crate::measure::repeat::{self, Repeat};
+use crate::measure::stats::Spread;
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_neighbour::{BackgroundFacts, NeighbourReport, RowFacts, VerdictFacts};
@@ -259,6 +261,7 @@ fn of_rows(outcome: &Outcome, sizes: &[u64]) -> Vec<Warning> {
         (row.row.name(sizes[row.row.set]), figures)
     });
     found.extend(warning::of_samples(&rows.collect::<Vec<_>>()));
+    found.extend(repeat::warn(&repeats(measured, sizes), "--runs"));
     let times = measured.iter().flat_map(|row| &row.samples);
     let shortest = times.map(|sample| sample.time).min();
     found.extend(
@@ -267,6 +270,27 @@ fn of_rows(outcome: &Outcome, sizes: &[u64]) -> Vec<Warning> {
             .map(|time| Warning::ShortPasses { time }),
     );
     found
+}
+
+/// The slowdown as the ratio that it is of, and what is lost.
+fn repeats(measured: &[Measured], sizes: &[u64]) -> Vec<Repeat> {
+    let beside = measured.iter().filter_map(|row| {
+        let (name, runs) = (row.row.name(sizes[row.row.set]), row.samples.len());
+        let Beside {
+            slowdown_percent: slower,
+            lost_ms_per_gib: lost,
+            ..
+        } = row.figures.beside?;
+        let slower = Spread {
+            mean: 1.0 + slower.mean / 100.0,
+            stdev: slower.stdev.map(|stdev| stdev / 100.0),
+        };
+        Some([
+            Repeat::of_figure(format!("the slowdown, {name}"), slower, runs),
+            Repeat::of_figure(format!("the time lost, {name}"), lost.into(), runs),
+        ])
+    });
+    beside.flatten().flatten().collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::cli::{BenchVmArgs, PeerArg};
 use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
 use crate::measure::machine::Watch;
+use crate::measure::repeat::{self, Repeat};
 use crate::measure::vm::pins;
 use crate::measure::vm::remarks::of_machines;
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
@@ -234,6 +235,14 @@ fn of_rows(measured: &[Measured], report: &VmReport) -> Vec<Warning> {
             Some((name(row), ratio.mean, ratio.median))
         });
     found.extend(warning::of_ratios(&ratios.collect::<Vec<_>>()));
+    let repeats = measured.iter().filter_map(|row| {
+        let baseline = measured
+            .iter()
+            .find(|other| other.row.bytes == row.row.bytes)?;
+        let other = baseline.row != row.row;
+        other.then(|| Repeat::of_ratio(name(row), &row.seconds(), &baseline.seconds()))?
+    });
+    found.extend(repeat::warn(&repeats.collect::<Vec<_>>(), "--runs"));
     let raised = measured.iter().find_map(|row| {
         let (asked, used) = (row.row.workers?, row.samples.first()?.workers?);
         (used > asked).then_some(Warning::ThreadsRaised { asked, used })

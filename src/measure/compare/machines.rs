@@ -6,6 +6,7 @@ use prezero_memory::ByteSize;
 use serde_json::Value;
 
 use super::document::Document;
+use crate::measure::warning::Warning;
 
 /// A fact that is not the same in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(crate) struct Difference {
 }
 
 /// Why a ratio may be of something else than it seems.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Caution {
     /// Both documents are one and the same.
     Same,
@@ -41,6 +42,8 @@ pub(crate) enum Caution {
         which: &'static str,
         count: usize,
     },
+    /// Ratios that two other measurements may not give again.
+    Repeat(Warning),
 }
 
 impl fmt::Display for Caution {
@@ -65,6 +68,7 @@ impl fmt::Display for Caution {
                 f,
                 "{who} which machine it is of: whether both are of one cannot be told; measure again with this version"
             ),
+            Self::Repeat(warning) => warning.fmt(f),
             Self::Warned { which, count: 1 } => {
                 write!(f, "{which} was measured with a warning, which it holds")
             }

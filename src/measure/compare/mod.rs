@@ -10,6 +10,7 @@ mod tests;
 pub(crate) use self::document::{Document, DocumentError, Row};
 pub(crate) use self::machines::{Caution, Difference};
 pub(crate) use self::schema::{Better, Figure};
+use super::repeat::{self, Repeat};
 use super::stats::{Ratio, Spread};
 
 /// What two documents say together.
@@ -67,7 +68,7 @@ impl Pair {
 
 /// Compares documents of the same schema; the rows that both have are those of the same name.
 pub(crate) fn compare(a: &Document, b: &Document) -> Comparison {
-    let mut pairs = Vec::new();
+    let (mut pairs, mut repeats) = (Vec::new(), Vec::new());
     let mut only_a = Vec::new();
     for row in &a.rows {
         let Some(other) = b.row(row) else {
@@ -80,19 +81,33 @@ pub(crate) fn compare(a: &Document, b: &Document) -> Comparison {
                 .iter()
                 .find(|(found, _)| found.name == figure.name);
             let Some((_, theirs)) = theirs else { continue };
+            let ratio =
+                (mine.mean > 0.0 && theirs.mean > 0.0).then(|| Ratio::of_spreads(theirs, mine));
+            if let (Some(_), Some(runs)) = (ratio, row.runs.zip(other.runs)) {
+                let name = format!("{} of {}", figure.title, row.name);
+                let runs = [runs.1, runs.0];
+                repeats.extend(Repeat::of_sides(name, [*theirs, *mine], runs));
+            }
             pairs.push(Pair {
                 row: row.clone(),
                 figure,
                 a: *mine,
                 b: *theirs,
-                ratio: (mine.mean > 0.0 && theirs.mean > 0.0)
-                    .then(|| Ratio::of_spreads(theirs, mine)),
+                ratio,
             });
         }
     }
     let only_b = b.rows.iter().filter(|row| a.row(row).is_none());
+    let mut cautions = machines::cautions(a, b);
+    if cautions != [Caution::Same] {
+        let option = match a.schema.name {
+            "prezero/bench-mmap/1" => "-l",
+            _ => "--runs",
+        };
+        cautions.extend(repeat::warn(&repeats, option).map(Caution::Repeat));
+    }
     Comparison {
-        cautions: machines::cautions(a, b),
+        cautions,
         differences: machines::differences(a, b),
         pairs,
         only_a,

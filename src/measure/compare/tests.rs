@@ -223,6 +223,22 @@ fn a_mapping_s_rows_have_their_mean_and_the_number_of_loops() {
     };
 }
 
+#[test]
+fn ratios_that_another_measurement_may_not_give_are_said() {
+    let a = clear(&[("a", &[1000, 1001, 1000]), ("b", &[1000, 1100, 900])]);
+    let b = clear(&[("a", &[1200, 1201, 1200]), ("b", &[1200, 1201, 1200])]);
+    let found = compared(&a, &b);
+    let [caution @ Caution::Repeat(_)] = &found.cautions[..] else {
+        panic!("{found:?}")
+    };
+    let text = caution.to_string();
+    assert!(
+        text.contains("1 of 2 ratios") && text.contains("clearing of b, 4K, 1 thread"),
+        "{text}"
+    );
+    assert_eq!(compared(&a, &a).cautions, [Caution::Same]);
+}
+
 /// A document and the same with one fact changed.
 fn changed(pointer: &str, to: Value) -> Comparison {
     let a = clear(&[("a", &[10, 11])]);
@@ -359,8 +375,8 @@ fn other_kernels_and_machines_are_never_compared_silently() {
 
 #[test]
 fn one_boot_of_one_machine_earns_no_caution() {
-    let a = clear(&[("a", &[10, 11])]);
-    let b = clear(&[("a", &[12, 13])]);
+    let a = clear(&[("a", &[1000, 1001, 1000])]);
+    let b = clear(&[("a", &[1200, 1201, 1200])]);
     assert_eq!(compared(&a, &b).cautions, []);
     let mut noisy = b;
     noisy["warnings"] = json!(["1 of 1 rows vary"]);
@@ -374,7 +390,7 @@ fn one_boot_of_one_machine_earns_no_caution() {
 #[test]
 fn a_document_before_machines_were_recorded_tells_by_its_host() {
     let old = |kernel: &str| {
-        let mut old = clear(&[("a", &[10, 11])]);
+        let mut old = clear(&[("a", &[1000, 1001, 1000])]);
         old["machine"] = Value::Null;
         old["host"] = json!({ "kernel": kernel, "cpu": "AMD EPYC" });
         old
