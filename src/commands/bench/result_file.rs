@@ -21,39 +21,46 @@ impl<'a> ResultFiles<'a> {
         let csv = csv
             .map(|path| ResultFile::open("--csv", path))
             .transpose()?;
-        let chart = chart
-            .map(|path| ResultFile::open("--chart", path))
-            .transpose()?;
-        if let (Some(csv), Some(chart)) = (&csv, &chart) {
-            csv.differs_from(chart)?;
-        }
+        let chart = chart.map(|path| ResultFile::open("--chart", path));
+        let chart = chart.transpose().and_then(|chart| {
+            if let (Some(csv), Some(chart)) = (&csv, &chart) {
+                csv.differs_from(chart)?;
+            }
+            Ok(chart)
+        });
+        let new = csv.iter().chain(chart.iter().flatten());
+        new.filter(|file| file.new).for_each(ResultFile::remove);
+        let chart = chart?;
         Ok(Self { csv, chart })
     }
 
     pub(super) fn write(
         self,
-        csv: impl FnOnce(&mut File) -> csv::Result<()>,
+        csv: impl FnOnce(&mut Vec<u8>) -> csv::Result<()>,
         chart: impl FnOnce() -> Result<String, ChartError>,
     ) -> Result<(), Failure> {
         if let Some(file) = self.csv {
-            file.write(csv)?;
+            let mut rows = Vec::new();
+            let made = csv(&mut rows).map_err(io::Error::from);
+            file.write(made.map(|()| rows))?;
         }
         let Some(file) = self.chart else {
             return Ok(());
         };
         let drawn = chart().map_err(io::Error::other);
-        file.write(|file| file.write_all(drawn?.as_bytes()))
+        file.write(drawn.map(String::into_bytes))
     }
 }
 
-/// A file that is opened before minutes are spent on what goes into it. What is in it stays until then,
-/// and a new one is gone again where nothing came of it.
+/// A file that is opened before minutes are spent on what goes into it. What is in it stays until there is
+/// something to put in its place, and a new one has a name from then on only: a measurement that fails
+/// or is killed leaves none behind.
 struct ResultFile<'a> {
     option: &'static str,
     path: &'a Path,
+    /// For a new one it only proved that there can be one.
     file: File,
-    /// Whether it is new and nothing is in it.
-    empty: bool,
+    new: bool,
 }
 
 impl<'a> ResultFile<'a> {
@@ -75,7 +82,7 @@ impl<'a> ResultFile<'a> {
             }
             opened => opened.map(|file| (file, true)),
         };
-        let (file, empty) = opened.map_err(|error| Failure {
+        let (file, new) = opened.map_err(|error| Failure {
             class: match error.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
                 ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
@@ -90,7 +97,7 @@ impl<'a> ResultFile<'a> {
             option,
             path,
             file,
-            empty,
+            new,
         })
     }
 
@@ -112,24 +119,32 @@ impl<'a> ResultFile<'a> {
     }
 
     /// Puts the result in place of what was in the file.
-    fn write<E: Into<io::Error>>(
-        mut self,
-        write: impl FnOnce(&mut File) -> Result<(), E>,
-    ) -> Result<(), Failure> {
-        self.empty = false;
-        // A pipe or terminal has no length to set.
-        let regular = self.file.metadata().is_ok_and(|data| data.is_file());
-        let cut = if regular {
-            self.file.set_len(0)
-        } else {
-            Ok(())
-        };
-        let written = cut.and_then(|()| write(&mut self.file).map_err(Into::into));
+    fn write(mut self, result: io::Result<Vec<u8>>) -> Result<(), Failure> {
+        let written = result.and_then(|result| self.put(&result));
         written.map_err(|error| Failure {
             class: Class::Internal,
             message: format!("Writing {}: {error}", self.path.display()),
             fix: Some(elsewhere(self.option)),
         })
+    }
+
+    fn put(&mut self, result: &[u8]) -> io::Result<()> {
+        if self.new {
+            self.file = File::create(self.path)?;
+        } else if self.file.metadata()?.is_file() {
+            // A pipe or terminal has no length to set.
+            self.file.set_len(0)?;
+        }
+        let written = self.file.write_all(result);
+        if self.new && written.is_err() {
+            self.remove();
+        }
+        written
+    }
+
+    /// Takes the name of a new one away.
+    fn remove(&self) {
+        let _ = fs::remove_file(self.path);
     }
 }
 
@@ -138,10 +153,54 @@ fn elsewhere(option: &str) -> String {
     format!("{option} \"$(mktemp)\"")
 }
 
-impl Drop for ResultFile<'_> {
-    fn drop(&mut self) {
-        if self.empty {
-            let _ = fs::remove_file(self.path);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_is_none_leaves_every_file_as_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (old, new) = (dir.path().join("old.csv"), dir.path().join("new.svg"));
+        fs::write(&old, "before").expect("writable");
+        let open = || ResultFiles::open(Some(&old), Some(&new)).expect("writable");
+        let files = open();
+        assert!(!new.exists(), "a measurement that is killed leaves none");
+        let failure = files.write(
+            |_| Err(io::Error::other("no rows").into()),
+            || Ok(String::new()),
+        );
+        assert_eq!(failure.expect_err("no rows").class, Class::Internal);
+        let there = || fs::read_to_string(&old).expect("it is there");
+        assert_eq!((there(), new.exists()), ("before".to_owned(), false));
+        let failure = open().write(
+            |rows| Ok(rows.write_all(b"a,b")?),
+            || Err(ChartError::Empty),
+        );
+        assert_eq!(failure.expect_err("no chart").class, Class::Internal);
+        assert_eq!((there(), new.exists()), ("a,b".to_owned(), false));
+        let written = open().write(|rows| Ok(rows.write_all(b"c")?), || Ok("<svg>".to_owned()));
+        assert!(written.is_ok());
+        assert_eq!(there(), "c");
+        assert_eq!(fs::read_to_string(&new).expect("written"), "<svg>");
+    }
+
+    #[test]
+    fn one_file_or_a_directory_is_refused_and_nothing_is_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (one, again) = (dir.path().join("a"), dir.path().join("./a"));
+        let failure = ResultFiles::open(Some(&one), Some(&again))
+            .err()
+            .expect("one file");
+        assert_eq!(failure.class, Class::Usage);
+        assert!(!one.exists());
+        let failure = ResultFiles::open(Some(&one), Some(dir.path())).err();
+        let failure = failure.expect("a directory");
+        assert_eq!(failure.class, Class::Usage);
+        assert!(
+            failure.message.contains("cannot be written"),
+            "{}",
+            failure.message
+        );
+        assert!(!one.exists());
     }
 }
