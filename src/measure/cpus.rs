@@ -37,9 +37,51 @@ pub(crate) fn check(option: &str, threads: usize, host: &Host) -> Result<(), Fai
     })
 }
 
+/// The calling thread on one CPU, for as long as this lives; afterwards it may go where it might before.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    before: Option<sys::Mask>,
+}
+
+impl Kept {
+    pub(crate) fn on(cpu: Option<u32>) -> Self {
+        // What cannot be put back is not changed.
+        let before = sys::affinity().ok().filter(|_| pin(cpu));
+        Self { before }
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.before.is_some()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sys::set_affinity(before);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_kept_on_its_cpu_and_let_go_again() {
+        let before = sys::affinity().expect("its own");
+        let cpu = (0..u32::MAX).find(|cpu| before[*cpu as usize / 64] >> (cpu % 64) & 1 == 1);
+        let kept = Kept::on(cpu);
+        assert!(kept.is_pinned());
+        let now = sys::affinity().expect("its own");
+        assert_eq!(now.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
+        drop(kept);
+        assert_eq!(sys::affinity().expect("its own"), before);
+        assert!(!Kept::on(None).is_pinned());
+        assert!(!Kept::on(Some(u32::MAX)).is_pinned());
+        assert_eq!(sys::affinity().expect("its own"), before);
+    }
 
     #[test]
     fn threads_have_cpus_in_turn_and_leave_isolated_ones_alone() {

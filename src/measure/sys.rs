@@ -12,17 +12,37 @@ pub(super) fn thread_id() -> libc::pid_t {
     unsafe { libc::gettid() }
 }
 
+/// CPUs, a bit for each.
+pub(super) type Mask = [u64; MASK_WORDS];
+
 /// sched_setaffinity(2): the calling thread runs on `cpu` only.
 pub(super) fn pin_this_thread(cpu: u32) -> io::Result<()> {
     let cpu = cpu as usize;
     let mut mask = [0_u64; MASK_WORDS];
     let word = mask.get_mut(cpu / BITS);
     *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % BITS);
-    let size = size_of_val(&mask);
+    set_affinity(&mask)
+}
+
+/// sched_setaffinity(2): the calling thread runs on these CPUs.
+pub(super) fn set_affinity(mask: &Mask) -> io::Result<()> {
+    let size = size_of_val(mask);
     let number = libc::SYS_sched_setaffinity;
     // SAFETY: the mask is live and of `size` bytes.
     match unsafe { libc::syscall(number, 0, size, mask.as_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+/// sched_getaffinity(2): the CPUs that the calling thread may run on.
+pub(super) fn affinity() -> io::Result<Mask> {
+    let mut mask = [0_u64; MASK_WORDS];
+    let size = size_of_val(&mask);
+    let number = libc::SYS_sched_getaffinity;
+    // SAFETY: the mask is live, writable and of `size` bytes.
+    match unsafe { libc::syscall(number, 0, size, mask.as_mut_ptr()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(mask),
     }
 }

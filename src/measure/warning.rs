@@ -124,7 +124,11 @@ impl fmt::Display for Warning {
             ),
             Self::Loose { workers } => write!(
                 f,
-                "{workers} workers are not pinned to a CPU and may share one: let the process use all CPUs (taskset, cpuset)"
+                "{} not pinned to a CPU and may share one: let the process use all CPUs (taskset, cpuset)",
+                match workers {
+                    1 => "1 worker is".to_owned(),
+                    workers => format!("{workers} workers are"),
+                }
             ),
             Self::SharedCpus { threads, cpus } => write!(
                 f,

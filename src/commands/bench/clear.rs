@@ -63,13 +63,14 @@ fn run(args: &BenchClearArgs, cancel: &Cancel, report: &mut ClearReport) -> Resu
     let measured = step("clear", work, |done| {
         clear::measure(&mut memory, &rows, runs, done)
     })?;
-    let best = Measured::best(
-        measured
-            .iter()
-            .filter(|row| row.is_uncached() && row.row.threads == threads[0]),
-    );
-    if let Some(uncached) = best.and_then(|best| best.row.method.method()) {
-        report.crossing = Some((&crossing::measure(&mut memory, uncached)?).into());
+    let fewest = measured.iter().filter(|row| row.row.threads == threads[0]);
+    if let Some((cached, uncached)) = clear::best_of_each(fewest) {
+        let kept = memory.keep_this_thread();
+        // A process that can pin no thread has been told so.
+        if !kept.is_pinned() && memory.loose() == 0 {
+            warn(report, [Warning::Loose { workers: 1 }]);
+        }
+        report.crossing = Some((&crossing::measure(&mut memory, cached, uncached)?).into());
         report.fence = fence::measure(&mut memory, uncached)?
             .as_ref()
             .map(Into::into);

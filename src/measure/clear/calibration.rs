@@ -6,7 +6,7 @@ use prezero_host::{Host, HugepagePool, PageSize};
 use prezero_memory::{Class, Control, Hugepages, MemorySpec};
 
 use super::crossing::{self, Crossing};
-use super::{By, Measured, Memory, measure, rows, thread_count, work};
+use super::{By, Measured, Memory, best_of_each, measure, rows, thread_count, work};
 use crate::failure::Failure;
 use crate::measure::stats::Ratio;
 use crate::measure::warning::{self, Warning};
@@ -53,14 +53,12 @@ pub(crate) fn calibrate(
     let rows = rows(&methods, &[None], &threads);
     let total = work(memory.bytes(), rows.len(), RUNS);
     let measured = measure(&mut memory, &rows, RUNS, &|done| progress(done, total))?;
-    let uncached = measured
-        .iter()
-        .filter(|row| row.is_uncached() && row.row.threads == threads[0]);
-    let best = Measured::best(uncached).and_then(|best| best.row.method.method());
-    let crossing = match best {
-        Some(best) => Some(crossing::measure(&mut memory, best)?),
+    let kept = memory.keep_this_thread();
+    let crossing = match best_of_each(tried(&measured, threads[0])) {
+        Some((cached, uncached)) => Some(crossing::measure(&mut memory, cached, uncached)?),
         None => None,
     };
+    drop(kept);
     let names = measured
         .iter()
         .map(|row| (row.row.name(), row.gbps.clone()));
@@ -108,12 +106,15 @@ fn free(pool: &HugepagePool) -> u64 {
     pool.available().saturating_mul(pool.page_size.bytes())
 }
 
-/// The fastest method with all threads, of those that a run tries: the portable loop is none.
+/// The rows with so many threads, of methods that a run tries: the portable loop is none.
+fn tried(measured: &[Measured], threads: usize) -> impl Iterator<Item = &Measured> + Clone {
+    let rows = measured.iter();
+    rows.filter(move |row| row.row.threads == threads && row.row.method.name() != "portable")
+}
+
+/// The fastest method with all threads.
 fn choice(measured: &[Measured], threads: usize) -> Choice {
-    let tried = || {
-        let all = measured.iter().filter(|row| row.row.threads == threads);
-        all.filter(|row| row.row.method.name() != "portable")
-    };
+    let tried = || tried(measured, threads);
     let best = Measured::best(tried().filter(|row| row.is_uncached()));
     let cached = Measured::best(tried().filter(|row| !row.is_uncached()));
     let all = thread_count(threads);

@@ -60,10 +60,14 @@ impl Crossing {
     }
 }
 
-/// Compares the best cached method with `uncached` on this thread. Sizes that do not fit in half of the
+/// Compares a method of either kind on this thread, which should be kept on a CPU of the memory's node. Sizes that do not fit in half of the
 /// memory with all that is cleared beside them are left out.
-pub(crate) fn measure(memory: &mut Memory<'_>, uncached: Method) -> Result<Crossing, Failure> {
-    let methods = [Method::cached(), uncached];
+pub(crate) fn measure(
+    memory: &mut Memory<'_>,
+    cached: Method,
+    uncached: Method,
+) -> Result<Crossing, Failure> {
+    let methods = [cached, uncached];
     let mut samples = vec![[const { Vec::new() }; 2]; SIZES.len()];
     for round in 0..ROUNDS {
         let Some(mut rest) = first_half(memory.piece()?) else {
@@ -95,7 +99,7 @@ pub(crate) fn measure(memory: &mut Memory<'_>, uncached: Method) -> Result<Cross
         })
     });
     Ok(Crossing {
-        cached: methods[0],
+        cached,
         uncached,
         points: points.collect(),
     })

@@ -38,7 +38,7 @@ impl Fence {
     }
 }
 
-/// Measures both ways in turn. `None` where the memory is too small for two fences.
+/// Measures both ways in turn on this thread, which should be kept on a CPU of the memory's node. `None` where the memory is too small for two fences.
 pub(crate) fn measure(memory: &mut Memory<'_>, method: Method) -> Result<Option<Fence>, Failure> {
     let how = Clearing::new(method);
     let mut bytes = 0;

@@ -17,6 +17,7 @@ use prezero_memory::{
 use super::{Pass, Row, gbps, sys};
 use crate::failure::Failure;
 use crate::measure::counters::{Counters, Scope, Unavailable};
+use crate::measure::cpus::Kept;
 use crate::measure::sys::thread_id;
 
 /// What every pass has to clear: not zero, because some CPUs elide stores of zero over zero.
@@ -27,6 +28,8 @@ pub(crate) struct Memory<'a> {
     ram: Option<GuestRam<Populated>>,
     /// One for each number of threads, the first with all CPUs.
     crews: Vec<Workers>,
+    /// The threads with all CPUs.
+    plan: Vec<WorkerPlan>,
     /// How many were asked for of each but the first, and how many there are.
     threads: Vec<(usize, usize)>,
     /// The kernel's numbers of all threads.
@@ -62,7 +65,8 @@ impl<'a> Memory<'a> {
         let planned = plan(host, &request)?;
         let work = planned.work();
         let (tell, told) = channel();
-        let mut crews = vec![start(&plan_workers(host, &work, None, None), &tell)?];
+        let all_cpus = plan_workers(host, &work, None, None);
+        let mut crews = vec![start(&all_cpus, &tell)?];
         let mut counts = Vec::new();
         for &asked in threads {
             let workers = plan_workers(host, &work, Some(asked), None);
@@ -83,6 +87,7 @@ impl<'a> Memory<'a> {
         Ok(Self {
             ram: Some(ram),
             crews,
+            plan: all_cpus,
             threads: counts,
             thread_ids,
             counters: None,
@@ -202,6 +207,16 @@ impl<'a> Memory<'a> {
         let ram = self.ram.as_mut().ok_or_else(lost)?;
         let pieces = sys::spans(ram).into_iter();
         pieces.max_by_key(Span::len).ok_or_else(lost)
+    }
+
+    /// Keeps this thread on a CPU of the node of that piece, as the threads of a row are on theirs.
+    pub(crate) fn keep_this_thread(&self) -> Kept {
+        let pieces = self.ram.iter().flat_map(GuestRam::extents);
+        let largest = pieces.max_by_key(|extent| extent.plan().len().bytes());
+        let node = largest.map(|extent| extent.plan().node());
+        let mut threads = self.plan.iter();
+        let thread = threads.find(|thread| Some(thread.node()) == node);
+        Kept::on(thread.and_then(WorkerPlan::cpu))
     }
 
     fn check(&self) -> Result<(), Failure> {

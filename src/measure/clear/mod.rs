@@ -138,6 +138,23 @@ impl Measured {
     }
 }
 
+/// The fastest method that stores to the cache and the fastest that does not, of these rows. `None` where
+/// there is none of the latter; where there is none of the former, it is [`Method::cached`].
+pub(crate) fn best_of_each<'a>(
+    rows: impl Iterator<Item = &'a Measured> + Clone,
+) -> Option<(Method, Method)> {
+    let best = |stores| {
+        let rows = rows.clone();
+        let rows = rows.filter(move |row| row.row.method.stores() == Some(stores));
+        Measured::best(rows).and_then(|best| best.row.method.method())
+    };
+    let uncached = best(Stores::Uncached)?;
+    Some((
+        best(Stores::Cached).unwrap_or_else(Method::cached),
+        uncached,
+    ))
+}
+
 /// Measures all rows, `runs` times each. `progress` is told how many bytes have been cleared.
 pub(crate) fn measure(
     memory: &mut Memory<'_>,
@@ -209,6 +226,32 @@ mod tests {
         assert_eq!(all[0].name(), "cached 4K, 1 thread");
         assert_eq!(all[10].name(), "portable 2M, 2 threads");
         assert_eq!(all[11].name(), "portable, 2 threads");
+    }
+
+    #[test]
+    fn the_best_of_each_kind_is_the_fastest_that_was_measured() {
+        let Some(uncached) = Method::available().find(|m| m.stores() == Stores::Uncached) else {
+            return;
+        };
+        let portable = Method::named("portable").expect("everywhere");
+        let measured = |method, gbps: u64| {
+            let row = rows(&[method], &[None], &[1])[0];
+            let samples = vec![Duration::from_secs(1)];
+            Measured::new(row, gbps * 1_000_000_000, samples).expect("a sample")
+        };
+        let all = [
+            measured(By::Name(Method::cached()), 10),
+            measured(By::Name(portable), 12),
+            measured(By::Name(uncached), 11),
+            measured(By::Measuring, 99),
+        ];
+        assert_eq!(best_of_each(all.iter()), Some((portable, uncached)));
+        let alone = &all[2..];
+        assert_eq!(
+            best_of_each(alone.iter()),
+            Some((Method::cached(), uncached))
+        );
+        assert_eq!(best_of_each(all[..2].iter()), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn methods(report: &ClearReport, first: &RowFacts) -> Result<String, ChartError>
 }
 
 /// A line for each method with the fewest and with the most threads: more of them could not be told
-/// apart. The crossing is marked.
+/// apart. The place is marked where the best cached and the best uncached of the former cross.
 fn over_chunks(report: &ClearReport, first: &RowFacts) -> Result<String, ChartError> {
     let counts = || report.rows.iter().map(|row| row.threads);
     let (fewest, most) = (counts().min(), counts().max());
@@ -73,16 +73,6 @@ fn over_chunks(report: &ClearReport, first: &RowFacts) -> Result<String, ChartEr
             });
         }
     }
-    let mark = report.crossing.as_ref().and_then(|crossing| {
-        let from = crossing.from_bytes?;
-        let text = format!(
-            "single extents: {} is ahead of {} from {} on",
-            crossing.uncached,
-            crossing.cached,
-            ByteSize(from)
-        );
-        Some((bytes(from), text))
-    });
     let x_axis = Axis {
         title: "chunk: how much one instruction or loop covers",
         figure: size,
@@ -96,8 +86,52 @@ fn over_chunks(report: &ClearReport, first: &RowFacts) -> Result<String, ChartEr
         x_axis,
         y_axis,
         &drawn,
-        mark,
+        fewest.and_then(|threads| crossing(&report.rows, threads)),
     )
+}
+
+/// Where the best cached and the best uncached method, each in its best chunk, change places for the last
+/// time, and who is ahead from there on. `None` where one is always ahead.
+fn crossing(rows: &[RowFacts], threads: usize) -> Option<(f64, String)> {
+    let best = |stores| {
+        let of = rows
+            .iter()
+            .filter(|row| row.stores == stores && row.threads == threads);
+        let best = of.max_by(|a, b| a.gbps_mean.total_cmp(&b.gbps_mean))?;
+        Some(best.method)
+    };
+    let (cached, uncached) = (best("cached")?, best("uncached")?);
+    let rate = |method: &str, chunk| {
+        let is = |row: &&RowFacts| (row.method, row.chunk, row.threads) == (method, chunk, threads);
+        rows.iter().find(is).map(|row| row.gbps_mean)
+    };
+    let mut chunks: Vec<u64> = rows.iter().filter_map(|row| row.chunk).collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    // By how much uncached stores are ahead, on an axis of powers of two, as the lines are drawn.
+    let ahead: Vec<(f64, f64)> = chunks
+        .into_iter()
+        .filter_map(|chunk| {
+            let chunk_of = Some(chunk);
+            let by = rate(uncached, chunk_of)? - rate(cached, chunk_of)?;
+            Some((bytes(chunk).log2(), by))
+        })
+        .collect();
+    let pairs = ahead.windows(2).rev();
+    let mut crossed = pairs.filter(|pair| (pair[0].1 > 0.0) != (pair[1].1 > 0.0));
+    let [(left, before), (right, after)] = crossed.next()? else {
+        return None;
+    };
+    let at = left + (right - left) * before / (before - after);
+    let (first, second) = match *after > 0.0 {
+        true => (uncached, cached),
+        false => (cached, uncached),
+    };
+    let threads = thread_count(threads);
+    Some((
+        at.exp2(),
+        format!("from here on {first} is ahead of {second}, {threads}"),
+    ))
 }
 
 fn what(row: &RowFacts) -> String {
@@ -121,20 +155,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chart_has_a_line_for_each_method_and_the_crossing() {
-        let chart = chart(&fixed(&["rep-stosb", "movnti"])).expect("figures");
+    fn the_chart_has_a_line_for_each_method_and_the_crossing_of_lines() {
+        let chart = chart(&crossed()).expect("figures");
         for text in [
             "Clearing 4 GiB on 2 MiB pages",
             "rep-stosb, 1 thread",
             "rep-stosb, 2 threads",
             "movnti, 1 thread",
             "movnti, 2 threads",
-            "single extents: movnti is ahead of cached from 64 KiB on",
+            "from here on rep-stosb is ahead of movnti, 1 thread",
             "4 KiB",
             "1 GiB",
         ] {
             assert!(chart.contains(&format!("\n{text}\n")), "{text}: {chart}");
         }
+    }
+
+    /// One string instruction over a GiB is faster than uncached stores, as it is on AMD.
+    fn crossed() -> ClearReport {
+        let mut report = fixed(&["rep-stosb", "movnti"]);
+        for row in &mut report.rows {
+            match (row.method, row.chunk) {
+                ("movnti", _) => row.stores = "uncached",
+                // 24.5 − 9 ahead at 4 KiB, 15.5 behind at 1 GiB.
+                (_, Some(0x4000_0000)) => row.gbps_mean = 41.0,
+                _ => {}
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn the_mark_is_where_the_lines_cross() {
+        let mut report = crossed();
+        let (at, _) = crossing(&report.rows, 1).expect("they cross");
+        // Half-way between 2^12 and 2^30.
+        assert!((at.log2() - 21.0).abs() < 1e-9, "{at}");
+        for row in &mut report.rows {
+            row.gbps_mean = match (row.method, row.chunk) {
+                ("movnti", Some(0x4000_0000)) => 42.0,
+                ("movnti", _) => 8.0,
+                _ => row.gbps_mean,
+            };
+        }
+        let (_, text) = crossing(&report.rows, 1).expect("they cross");
+        assert_eq!(text, "from here on movnti is ahead of rep-stosb, 1 thread");
+        report.rows.retain(|row| row.chunk != Some(1 << 30));
+        assert_eq!(crossing(&report.rows, 1), None, "one chunk");
+        let report = fixed(&["rep-stosb", "movnti"]);
+        assert_eq!(crossing(&report.rows, 1), None, "one kind of stores");
     }
 
     #[test]

@@ -64,6 +64,23 @@ fn after_a_cancel_every_measurement_ends() {
 }
 
 #[test]
+fn a_measurement_of_one_thread_is_kept_on_a_cpu_of_the_memory() {
+    let memory = ordinary(&[1], Control::default());
+    let cpus: Vec<Option<u32>> = memory.plan.iter().map(WorkerPlan::cpu).collect();
+    let kept = memory.keep_this_thread();
+    let known = Host::probe().topology_known;
+    assert_eq!(kept.is_pinned(), known, "{cpus:?}");
+    if known {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs");
+        let list = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let cpu = list.and_then(|list| list.trim().parse().ok());
+        assert!(cpu.is_some() && cpus.contains(&cpu), "{list:?}: {cpus:?}");
+    }
+}
+
+#[test]
 fn an_empty_pass_clears_nothing() {
     let mut memory = ordinary(&[1], Control::default());
     let dirty = memory.dirty().expect("not cancelled");
