@@ -1,5 +1,6 @@
 //! One boot of one machine: QEMU from start to power-off, within bounds.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::budget::Meter;
 use super::machine::Machine;
 use crate::sys;
 
@@ -26,6 +28,8 @@ pub(crate) struct Ended {
     pub(crate) results: String,
     /// For scenarios that were not finished: how it ended.
     pub(crate) how: String,
+    /// Seconds that QEMU spent on each scenario.
+    pub(crate) cpu_seconds: BTreeMap<String, f64>,
 }
 
 /// Boots the machine and waits for it to power off. `seconds` is how long its scenarios may take, `dir` is for files of
@@ -57,7 +61,10 @@ pub(crate) fn boot(
         .stderr(File::create(dir.join("qemu"))?);
     sys::end_with_parent(&mut qemu);
     let limit = LIMIT.min(BOOT + Duration::from_secs(seconds));
-    let how = match wait(&mut qemu.spawn()?, limit, interrupted)? {
+    let mut child = qemu.spawn()?;
+    let mut meter = Meter::new(child.id());
+    let mut look = || meter.look(&read(&dir.join("results")));
+    let how = match wait(&mut child, limit, interrupted, &mut look)? {
         Stopped::Itself(status) => {
             let said = read(&dir.join("qemu"));
             format!("the machine ended ({status}) {}", said.trim())
@@ -69,6 +76,7 @@ pub(crate) fn boot(
         console: read(&dir.join("console")),
         results: read(&dir.join("results")),
         how: how.trim_end().to_owned(),
+        cpu_seconds: meter.spent(),
     })
 }
 
@@ -78,9 +86,15 @@ enum Stopped {
     Late,
 }
 
-fn wait(child: &mut Child, limit: Duration, interrupted: &AtomicBool) -> io::Result<Stopped> {
+fn wait(
+    child: &mut Child,
+    limit: Duration,
+    interrupted: &AtomicBool,
+    look: &mut dyn FnMut(),
+) -> io::Result<Stopped> {
     let start = Instant::now();
     let why = loop {
+        look();
         if let Some(status) = child.try_wait()? {
             return Ok(Stopped::Itself(status));
         }
@@ -111,12 +125,14 @@ mod tests {
         let sleep = || Command::new("sleep").arg("600").spawn().expect("sleep");
         let never = AtomicBool::new(false);
         let mut child = sleep();
-        let stopped = wait(&mut child, Duration::from_millis(50), &never).expect("waited for");
+        let stopped =
+            wait(&mut child, Duration::from_millis(50), &never, &mut || {}).expect("waited for");
         assert!(matches!(stopped, Stopped::Late));
         assert!(child.try_wait().expect("waited for").is_some());
         let mut child = sleep();
         let at_once = AtomicBool::new(true);
-        let stopped = wait(&mut child, Duration::from_secs(600), &at_once).expect("waited for");
+        let stopped =
+            wait(&mut child, Duration::from_secs(600), &at_once, &mut || {}).expect("waited for");
         assert!(matches!(stopped, Stopped::Interrupted));
         assert!(child.try_wait().expect("waited for").is_some());
     }

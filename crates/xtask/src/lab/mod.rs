@@ -3,6 +3,7 @@
 //! The files are under tests/lab: scenarios, the machines' first process and the scenarios' library.
 
 mod boot;
+mod budget;
 mod image;
 mod kernel;
 mod machine;
@@ -12,6 +13,7 @@ mod scenario;
 mod schedule;
 mod tools;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io;
@@ -85,6 +87,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, Failure> {
         let outcome = Outcome::new(scenario, Verdict::Skipped(why));
         println!("{outcome}");
         outcomes.push(outcome);
+    }
+    if let Some(cost) = budget::of_guests(&outcomes) {
+        println!("{cost}");
     }
     println!("{}", report::summary(&outcomes));
     Ok(match report::is_success(&outcomes) {
@@ -233,6 +238,7 @@ impl Lab<'_> {
             console: String::new(),
             results: String::new(),
             how: format!("the machine could not be started: {error}"),
+            cpu_seconds: BTreeMap::new(),
         })
     }
 }
@@ -243,10 +249,16 @@ fn tell(scenarios: &[&Scenario], ended: &Ended) -> Vec<Outcome> {
     let verdicts = report::verdicts(&ended.results, &names, &ended.how);
     let outcomes = scenarios.iter().zip(verdicts);
     let outcomes: Vec<Outcome> = outcomes
-        .map(|(scenario, verdict)| Outcome::new(scenario, verdict))
+        .map(|(scenario, verdict)| Outcome {
+            cpu_seconds: ended.cpu_seconds.get(&scenario.name).copied(),
+            ..Outcome::new(scenario, verdict)
+        })
         .collect();
     let mut shown = None;
     for outcome in &outcomes {
+        for why in report::again(&ended.results, &outcome.name) {
+            println!("again    {}: {}: {why}", outcome.machine, outcome.name);
+        }
         println!("{outcome}");
         if matches!(outcome.verdict, Verdict::Failed(_)) {
             // A machine that died fails many for one reason.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! begin NAME
+//! again NAME WHY
 //! pass NAME SECONDS
 //! fail NAME WHY
 //! end COUNT
@@ -20,11 +21,15 @@ pub(crate) enum Verdict {
 }
 
 /// A scenario's result, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) machine: &'static str,
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
+    /// Whether it boots Linux guests.
+    pub(crate) boots_guests: bool,
+    /// What QEMU spent on it, if it ran.
+    pub(crate) cpu_seconds: Option<f64>,
 }
 
 impl Outcome {
@@ -33,6 +38,8 @@ impl Outcome {
             machine: scenario.machine.name,
             name: scenario.name.clone(),
             verdict,
+            boots_guests: scenario.boots_guests,
+            cpu_seconds: None,
         }
     }
 }
@@ -74,6 +81,12 @@ fn said<'a>(results: &'a str, word: &str, name: &str) -> Option<&'a str> {
     lines.next()
 }
 
+/// Why a scenario was begun once more, for each time: what the machine did in its first attempts does not count.
+pub(crate) fn again<'a>(results: &'a str, name: &str) -> Vec<&'a str> {
+    let lines = results.lines();
+    lines.filter_map(|line| said(line, "again", name)).collect()
+}
+
 fn begun(results: &str, name: &str) -> bool {
     said(results, "begin", name).is_some()
 }
@@ -87,20 +100,22 @@ fn reported(results: &str, name: &str) -> Option<Verdict> {
 /// How a console marks where a scenario's output begins.
 const MARK: &str = "##### ";
 
-/// The part of a console that belongs to a scenario, or all of it if the scenario did not begin.
+/// The part of a console that belongs to the last run of a scenario, or all of it if the scenario did not begin.
 pub(crate) fn console_of<'a>(console: &'a str, name: &str) -> &'a str {
     let mark = format!("{MARK}{name}");
-    let starts = |line: &str| line.trim_end() == mark;
     let mut at = 0;
+    let mut begun = None;
     for line in console.split_inclusive('\n') {
-        if starts(line) {
-            let rest = &console[at..];
-            let end = rest[line.len()..].find(&format!("\n{MARK}"));
-            return end.map_or(rest, |end| &rest[..line.len() + end]);
+        if line.trim_end() == mark {
+            begun = Some((at, at + line.len()));
         }
         at += line.len();
     }
-    console
+    let Some((from, first)) = begun else {
+        return console;
+    };
+    let end = console[first..].find(&format!("\n{MARK}"));
+    &console[from..end.map_or(console.len(), |end| first + end)]
 }
 
 /// The last line of the lab's output.
@@ -180,11 +195,23 @@ mod tests {
     }
 
     #[test]
+    fn a_scenario_that_ran_again_is_judged_by_its_last_run() {
+        let results = "begin a\nagain a why not\nbegin a\npass a 2\nend 1\n";
+        let passed = Verdict::Passed("2".to_owned());
+        assert_eq!(verdicts(results, &["a"], DEAD), [passed]);
+        assert_eq!(again(results, "a"), ["why not"]);
+        let results = "begin a\nagain a why not\nbegin a\n";
+        assert_eq!(failed(&verdicts(results, &["a"], DEAD)), 1);
+    }
+
+    #[test]
     fn the_console_of_a_scenario_ends_where_the_next_begins() {
         let console = "boot\r\n##### a\r\none\r\n##### b\r\ntwo\r\n";
         assert_eq!(console_of(console, "a"), "##### a\r\none\r");
         assert_eq!(console_of(console, "b"), "##### b\r\ntwo\r\n");
         assert_eq!(console_of(console, "c"), console);
+        let again = format!("{console}##### a\nthree\n");
+        assert_eq!(console_of(&again, "a"), "##### a\nthree\n");
     }
 
     #[test]
@@ -193,6 +220,8 @@ mod tests {
             machine: "one-node",
             name: "a".to_owned(),
             verdict,
+            boots_guests: false,
+            cpu_seconds: None,
         };
         let passed = outcome(Verdict::Passed("1".to_owned()));
         let skipped = outcome(Verdict::Skipped("later".to_owned()));
