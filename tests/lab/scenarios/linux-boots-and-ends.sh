@@ -1,40 +1,50 @@
 # machine: one-node
 # guest: linux
 # seconds: 400
-# proves: Linux boots from a bzImage and a vmlinux, reads what is typed, and power-off, panic and --until are told apart
+# proves: README's commands boot Linux with prezero's own command line, populated first or not; a panic is told from an end
 
-memory=size=384M,hugepages=on
+prepare_launch
 
-# A compressed kernel. What is typed before its serial driver is there is lost.
+# What is typed before there is a shell may be lost.
 mkfifo "$lab_scratch/typed"
 {
-    while ! grep -q 'guest: node0' "$err"; do usleep 100000; done 2>/dev/null
-    echo hello
+    while ! grep -q '^/ # ' "$out"; do usleep 100000; done 2>/dev/null
+    # shellcheck disable=SC2016
+    echo 'echo "heard $((40 + 2))"; exit'
 } >"$lab_scratch/typed" &
-expect 0 prezero run --memory $memory --prealloc --kernel $guest/vmlinuz --initramfs $guest/initramfs \
-    --cmdline "$cmdline quiet lab=wait" --json <"$lab_scratch/typed"
-says 'guest: cpus 1'
-says 'guest: was told hello'
-holds '.guest.exit == "power-off"'
-holds '.boot | .format == "bzImage" and .protocol == "linux64" and .until_ns == null'
-holds '.boot.nodes == [{node: 0, bytes: .request.bytes, host_nodes: [0]}]'
-holds '.boot.vcpus[0] | .host_cpus == [0, 1] and (.pinned | not)'
-mib=$(sed -n 's/^guest: mib \([0-9]*\).*/\1/p' "$err")
-[ "$mib" -gt 300 ] && [ "$mib" -lt 384 ] || fail "the guest found $mib MiB of 384"
+# The command line is prezero's own, which the README names.
+prezero run --help | grep -qF "[default: \"$(readme_cmdline)\"]" || fail 'README names another default command line'
+launches 0 'on the terminal' <"$lab_scratch/typed"
+says 'memory    512 MiB at 0x0 on 2 MiB hugepages'
+says 'CPUs 0, nodes 0'
+says 'heard 42'
+says "Kernel command line: $(readme_cmdline)"
+says 'guest     power-off; Linux (bzImage, linux64), 1 vCPUs'
+
+for first in eager off; do
+    case $first in
+    eager) launches 0 'how long a boot takes' --cmdline "$cmdline" ;;
+    off) launches 0 'and without populating first' --cmdline "$cmdline" ;;
+    esac
+    cp "$out" "$lab_scratch/$first"
+    says 'CPUs 0, nodes 0'
+    ! grep -q 'exit powers off' "$err" || fail 'the guest went on after the text of --until'
+    holds ".request.prealloc == \"$first\" and .guest.exit == \"until\" and .regions[0].page_size == 2097152"
+    holds ".boot | .cmdline == \"$cmdline\" and .format == \"vmlinux\" and .protocol == \"pvh\""
+    holds '.request.bytes as $bytes | .boot.nodes == [{node: 0, bytes: $bytes, host_nodes: [0]}]'
+    holds '.boot.vcpus[0] | .host_cpus == [0, 1] and (.pinned | not)'
+    ran_in_order .until_ns
+    has_promised_memory "$err"
+done
+has_free 0 2M 256
+jq -en '[inputs.creation_ns] | .[0] > .[1]' "$lab_scratch/eager" "$lab_scratch/off" >/dev/null ||
+    fail 'it was created no later for being populated first'
 
 # Without its driver for the panic device, a kernel says by the kind of its reset that it panicked.
-expect 5 prezero run --memory $memory --prealloc --kernel $guest/vmlinux --initramfs $guest/initramfs \
+expect 5 prezero run --memory size=384M,hugepages=on --prealloc --kernel $guest/vmlinux --initramfs $guest/initramfs \
     --cmdline "$cmdline lab=panic" --cpu-affinity 1 --serial "$lab_scratch/console" --json </dev/null
 says "The guest's kernel reported a panic"
 holds '.guest.exit == "panic" and .error.class == "guest"'
-holds '.boot | .format == "vmlinux" and .protocol == "pvh"'
 holds '.boot.vcpus == [{vcpu: 0, node: 0, host_cpus: [1], pinned: true}]'
-holds '[.creation_ns, .first_instruction_ns, .boot.first_serial_ns, .boot.user_space_ns, .boot.ended_ns] | . == sort and all'
-grep -q 'Run /init as init process' "$lab_scratch/console" || fail 'the file has no console'
-
-# Not populated, and stopped as soon as the text is there.
-expect 0 prezero run --memory $memory --kernel $guest/vmlinux --initramfs $guest/initramfs \
-    --cmdline "$cmdline quiet" --until 'guest: cpus 1' </dev/null
-says 'until; Linux (vmlinux, pvh), 1 vCPUs'
-! grep -q 'guest: mib' "$out" || fail 'the guest went on after the text of --until'
-has_free 0 2M 256
+ran_in_order
+has_promised_memory "$lab_scratch/console"

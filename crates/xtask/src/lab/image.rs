@@ -12,6 +12,7 @@ use super::kernel::{Kernel, Modules};
 use super::scenario::Scenario;
 use super::tools;
 use crate::Failure;
+use crate::check::workspace;
 
 /// Files by their paths in the image, with their contents; directories need not be named.
 #[derive(Debug, Default)]
@@ -37,7 +38,8 @@ impl Image {
         }
         image.modules("lab/modules", &kernel.modules);
         image.copy("init", &scripts.join("init"))?;
-        for script in ["lib.sh", "pools.sh", "run.sh"] {
+        image.copy("lab/README.md", &workspace().join("README.md"))?;
+        for script in ["lib.sh", "linux.sh", "pools.sh", "readme.sh", "run.sh"] {
             image.copy(&format!("lab/{script}"), &scripts.join(script))?;
         }
         Ok(image)
