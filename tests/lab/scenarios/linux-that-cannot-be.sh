@@ -5,8 +5,9 @@
 refused() {
     wanted=$1
     shift
-    observe "$wanted" prezero run --memory size=128M,hugepages=on --prealloc "$@" </dev/null
+    observe "$wanted" prezero run --memory size=128M,hugepages=on --prealloc --json "$@" </dev/null
     held 0 2M 0
+    cat "$out" >>"$lab_scratch/refusals"
 }
 
 refused 2 --kernel /nonexistent
@@ -28,8 +29,14 @@ says "'--kernel <FILE>' cannot be used with '--verify'"
 truncate -s 1G "$lab_scratch/large"
 refused 3 --kernel $guest/vmlinuz --initramfs "$lab_scratch/large"
 says 'The initramfs of 1 GiB does not fit'
-expect 3 prezero run --memory 32M --kernel $guest/vmlinuz
+observe 3 prezero run --memory size=32M,hugepages=on --prealloc --kernel $guest/vmlinuz --json </dev/null
+held 0 2M 0
+cat "$out" >>"$lab_scratch/refusals"
 says 'The kernel needs memory up to'
+# Each has its class, and none came as far as a page.
+jq -en '[inputs] | length == 9 and all(.error.class == if (.error.message | test("does not fit|needs memory up to")) then "shortage" else "usage" end)
+    and ([.[].phases[]?.name] | any(. == "reserve" or . == "populate") | not)' "$lab_scratch/refusals" >/dev/null ||
+    fail 'a refusal has another class, or populated something'
 
 # The code of a kernel, which begins at 2 MiB in its file, but each byte of it is a breakpoint that nobody handles.
 cp $guest/vmlinux "$lab_scratch/kernel"
