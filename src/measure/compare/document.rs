@@ -32,6 +32,8 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) figures: Vec<(&'static Figure, Spread)>,
     pub(crate) runs: Option<usize>,
+    /// With what memory was cleared, where that is not what the row is told by.
+    pub(super) method: Option<String>,
 }
 
 /// Why something is no document that can be compared: one sentence that says where.
@@ -186,6 +188,7 @@ fn row(schema: &'static Schema, value: &Value, place: &str) -> Result<Row, Docum
         name: names.join(", "),
         figures,
         runs,
+        method: value.get("method").and_then(Value::as_str).map(shortened),
     })
 }
 

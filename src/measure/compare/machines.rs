@@ -42,6 +42,10 @@ pub(crate) enum Caution {
         which: &'static str,
         count: usize,
     },
+    /// Rows of one name that are not the same thing in both.
+    Settings {
+        facts: Vec<&'static str>,
+    },
     /// Ratios that two other measurements may not give again.
     Repeat(Warning),
 }
@@ -67,6 +71,11 @@ impl fmt::Display for Caution {
             Self::Unknown { who } => write!(
                 f,
                 "{who} which machine it is of: whether both are of one cannot be told; measure again with this version"
+            ),
+            Self::Settings { facts } => write!(
+                f,
+                "A and B do not have the same {}: rows of one name are not the same thing in both; measure again with the same options and programs to compare anything else",
+                facts.join(", ")
             ),
             Self::Repeat(warning) => warning.fmt(f),
             Self::Warned { which, count: 1 } => {
@@ -174,7 +183,7 @@ fn values(of: &Document, name: &str) -> Vec<u64> {
     values
 }
 
-fn sizes(of: &Document, name: &str) -> Option<String> {
+pub(super) fn sizes(of: &Document, name: &str) -> Option<String> {
     listed(
         values(of, name)
             .into_iter()

@@ -4,6 +4,7 @@
 mod document;
 mod machines;
 mod schema;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -98,7 +99,16 @@ pub(crate) fn compare(a: &Document, b: &Document) -> Comparison {
         }
     }
     let only_b = b.rows.iter().filter(|row| a.row(row).is_none());
+    let settings = settings::differences(a, b);
     let mut cautions = machines::cautions(a, b);
+    if !settings.is_empty() {
+        let facts = settings.iter().map(|differing| differing.fact).collect();
+        cautions.push(Caution::Settings { facts });
+    }
+    let mut differences = machines::differences(a, b);
+    let known = |of: &Difference| differences.iter().any(|known| known.fact == of.fact);
+    let new: Vec<Difference> = settings.into_iter().filter(|of| !known(of)).collect();
+    differences.extend(new);
     if cautions != [Caution::Same] {
         let option = match a.schema.name {
             "prezero/bench-mmap/1" => "-l",
@@ -108,7 +118,7 @@ pub(crate) fn compare(a: &Document, b: &Document) -> Comparison {
     }
     Comparison {
         cautions,
-        differences: machines::differences(a, b),
+        differences,
         pairs,
         only_a,
         only_b: only_b.map(|row| row.name.clone()).collect(),

@@ -239,6 +239,86 @@ fn ratios_that_another_measurement_may_not_give_are_said() {
     assert_eq!(compared(&a, &a).cautions, [Caution::Same]);
 }
 
+#[test]
+fn rows_of_one_name_that_are_not_the_same_thing_are_said() {
+    let document = |method: &str, version: &str| {
+        let mut row = vm_row("recycled-uncached", None, &[1000, 1001, 1000], None);
+        row["method"] = json!(method);
+        let mut document = vm(json!([
+            row,
+            vm_row("prealloc", Some("qemu"), &[9000, 9001, 9002], None)
+        ]));
+        document["peers"] = json!([{ "peer": "qemu", "version": version }]);
+        document
+    };
+    let facts = |a: &Value, b: &Value| {
+        let found = compared(a, b);
+        let settings = found.cautions.iter().find_map(|caution| match caution {
+            Caution::Settings { facts } => Some((facts.clone(), caution.to_string())),
+            _ => None,
+        });
+        (settings, found.differences)
+    };
+    let a = document("clzero", "7.2");
+    assert_eq!(facts(&a, &document("clzero", "7.2")), (None, Vec::new()));
+    let (settings, differences) = facts(&a, &document("movnti", "10.0"));
+    let (named, text) = settings.expect("they are not the same");
+    assert_eq!(named, ["method", "other monitors"]);
+    assert!(
+        text.contains("do not have the same method, other monitors: rows"),
+        "{text}"
+    );
+    let of = |fact, a: &str, b: &str| Difference {
+        fact,
+        a: Some(a.to_owned()),
+        b: Some(b.to_owned()),
+    };
+    let name = "recycled-uncached, 4G, on 2M, 2 workers";
+    assert_eq!(
+        differences,
+        [
+            of(
+                "method",
+                &format!("clzero ({name})"),
+                &format!("movnti ({name})")
+            ),
+            of("other monitors", "qemu: 7.2", "qemu: 10.0"),
+        ]
+    );
+    // More sizes on one side are other rows, and no other thing under one name.
+    let mut more = a.clone();
+    let mut row = a["rows"][0].clone();
+    row["bytes"] = json!(1 << 30);
+    more["rows"].as_array_mut().expect("rows").push(row);
+    assert_eq!(facts(&a, &more).0, None);
+
+    let neighbour = |rate: Value| {
+        let figure = json!({ "mean": 2.0, "stdev": 0.001 });
+        json!({
+            "schema": "prezero/bench-neighbour/1",
+            "background": { "bytes": 1 << 30, "page_size": 2 << 20, "rate": rate },
+            "cpus": { "foreground": 0, "background": [1], "same_cache": true, "same_core": false },
+            "rows": [{ "working_set": 32 << 20, "method": null, "runs": 5, "ns_per_access": figure }],
+        })
+    };
+    let (settings, differences) = facts(&neighbour(Value::Null), &neighbour(json!(4_u64 << 30)));
+    assert_eq!(settings.expect("another rate").0, ["rate of clearing"]);
+    let wanted = of("rate of clearing", "as fast as it goes", "4 GiB a second");
+    assert_eq!(differences, [wanted]);
+    let mut other = neighbour(Value::Null);
+    other["cpus"]["background"] = json!([1, 2]);
+    let (settings, _) = facts(&neighbour(Value::Null), &other);
+    assert_eq!(settings.expect("more threads").0, ["threads that clear"]);
+    let clear_of = |bytes: u64| {
+        let mut document = clear(&[("a", &[1000, 1001, 1000])]);
+        document["rows"][0]["bytes"] = json!(bytes);
+        document
+    };
+    let (settings, differences) = facts(&clear_of(1024), &clear_of(2048));
+    assert_eq!(settings.expect("more memory").0, ["memory"]);
+    assert_eq!(differences, [of("memory", "1 KiB", "2 KiB")]);
+}
+
 /// A document and the same with one fact changed.
 fn changed(pointer: &str, to: Value) -> Comparison {
     let a = clear(&[("a", &[10, 11])]);
