@@ -87,6 +87,8 @@ pub(crate) enum Warning {
     SlowFirstTouch { populate: f64, clear: f64 },
     /// The machine is itself a virtual one.
     Hypervisor,
+    /// Memory is on several nodes, each of which needs a worker.
+    Spread { nodes: usize },
     /// What prezero's own report on a machine warns of.
     OfMachine { row: String, text: String },
     /// Measuring takes this part of the shortest pass, which `larger` makes longer.
@@ -198,6 +200,10 @@ impl fmt::Display for Warning {
             ),
             Self::Hypervisor => f.write_str(
                 "This machine is itself a virtual one: trust ratios more than figures, and compare within one run"
+            ),
+            Self::Spread { nodes } => write!(
+                f,
+                "No node has enough for the largest machine, so memory is on {nodes} nodes with a worker each: no row has one worker, as the published baseline has (measure smaller ones, with --memory, or give one node more pages)"
             ),
             Self::OfMachine { row, text } => write!(f, "A machine of {row}: {text}"),
             Self::OwnCost { time, part, larger } => write!(
@@ -517,6 +523,7 @@ mod tests {
                 clear: 9.0,
             },
             Warning::Hypervisor,
+            Warning::Spread { nodes: 2 },
             Warning::OwnCost {
                 time: Duration::from_micros(100),
                 part: 0.02,

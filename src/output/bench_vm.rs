@@ -40,9 +40,10 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
         out,
         "\nGB/s      all bytes (10^9) over the time of creation"
     )?;
+    let baseline = way(first.peer, first.way, first.workers);
     writeln!(
         out,
-        "diff      to fresh, 1w; a peer has created at its own event: QMP greeting, booted"
+        "diff      to {baseline}; a peer has created at its own event: QMP greeting, booted"
     )?;
     if let Some(&largest) = sizes.last() {
         stores(out, &report.rows, largest)?;
@@ -132,12 +133,12 @@ fn ns_as_seconds(ns: u64) -> f64 {
 fn stores(out: &mut impl Write, rows: &[RowFacts], bytes: u64) -> io::Result<()> {
     let of = |way: &str| {
         let mut rows = rows.iter();
-        let row = rows.find(|row| row.bytes == bytes && row.way == way && row.workers == Some(1));
-        row.and_then(|row| Some((row.bw_gbps, row.method?)))
+        // The first of a way has the fewest workers.
+        let row = rows.find(|row| row.bytes == bytes && row.way == way);
+        row.and_then(|row| Some((row.bw_gbps, row.method?, row.workers?)))
     };
-    let Some(((cached, kernels), (uncached, method))) =
-        of("recycled-cached").zip(of("recycled-uncached"))
-    else {
+    let pair = of("recycled-cached").zip(of("recycled-uncached"));
+    let Some(((cached, kernels, workers), (uncached, method, _))) = pair else {
         return Ok(());
     };
     let mut pairs = vec![gain("here", cached, uncached)];
@@ -146,7 +147,7 @@ fn stores(out: &mut impl Write, rows: &[RowFacts], bytes: u64) -> io::Result<()>
     writeln!(out, "stores    {}", pairs.join(", "))?;
     writeln!(
         out,
-        "          here: recycled, 1w, {bytes}, {kernels} by 4 KiB → {method}; others as the series published"
+        "          here: recycled, {workers}w, {bytes}, {kernels} by 4 KiB → {method}; others as the series published"
     )
 }
 

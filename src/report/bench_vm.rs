@@ -19,6 +19,8 @@ pub(crate) struct VmReport {
     pub(crate) version: &'static str,
     pub(crate) host: Option<HostFacts>,
     pub(crate) machine: Option<MachineFacts>,
+    /// The node that the memory of all machines is on, where the host has several and one has enough.
+    pub(crate) memory_node: Option<u32>,
     /// The versions of other monitors that were measured.
     pub(crate) peers: Vec<PeerFacts>,
     /// Size by size; the first row of each size is the one that its others are compared with.
@@ -172,6 +174,7 @@ impl VmReport {
             version: env!("CARGO_PKG_VERSION"),
             host: None,
             machine: None,
+            memory_node: None,
             peers: Vec::new(),
             rows: Vec::new(),
             pins: None,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use prezero_clear::{Method, Stores};
 use prezero_host::{Host, PageSize};
-use prezero_memory::{ByteSize, Cancel, Class, Plan, plan};
+use prezero_memory::{ByteSize, Cancel, Class};
 use prezero_vmm::Kvm;
 
 use super::result_file::ResultFiles;
@@ -18,7 +18,8 @@ use crate::measure::machine::Watch;
 use crate::measure::repeat::{self, Repeat};
 use crate::measure::vm::pins;
 use crate::measure::vm::remarks::of_machines;
-use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Place, Qemu, Ways};
+use crate::measure::vm::sizes::{Placed, place};
+use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Pages, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
 use crate::output;
 use crate::report::bench_vm::{PinsFacts, VmReport};
@@ -55,18 +56,16 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         );
     }
     Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
-    let largest = sizes.last().copied().unwrap_or_default();
-    let planned = planned(args.threads.map(Into::into), largest, page, &host)?;
+    let placed = place(&host, &sizes, page, args.threads.map(Into::into))?;
     let files = ResultFiles::open(args.csv.as_deref(), args.chart.as_deref())?;
-    let place = Place::make(args.pool.as_deref(), page)?;
+    let kept = Place::make(args.pool.as_deref(), page)?;
 
     warn(report, warning::of_machine(&host));
-    warn(
-        report,
-        planned.warnings().iter().cloned().map(Warning::Plan),
-    );
-    let bench = bench(args, page, &place, &host, cancel, report)?;
-    if let Err(why) = place.pool() {
+    let of_plan = placed.plan.warnings().iter().cloned();
+    warn(report, of_plan.map(Warning::Plan));
+    tell_nodes(&placed, &host, report);
+    let bench = bench(args, placed.pages, &kept, &host, cancel, report)?;
+    if let Err(why) = kept.pool() {
         let fix = vm::pool_fix(page);
         note(
             report,
@@ -74,9 +73,8 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         );
     }
     let ways = Ways {
-        sizes,
-        recycled: place.pool().is_ok(),
-        workers: planned.workers().len(),
+        sizes: placed.sizes,
+        recycled: kept.pool().is_ok(),
         uncached: Method::available().any(|method| method.stores() == Stores::Uncached),
         qemu: bench.qemu.is_some(),
         cloud_hypervisor: bench.cloud_hypervisor.is_some(),
@@ -103,8 +101,8 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         |file| output::csv::vm(file, &report.rows),
         || output::bench_vm::chart(report),
     )?;
-    let pinned = step("pin", pins::work(&place, &ways.sizes, runs), |done| {
-        pins::measure(&place, &ways.sizes, page, runs, cancel, done)
+    let pinned = step("pin", pins::work(&kept, &sizes, runs), |done| {
+        pins::measure(&kept, &sizes, placed.pages, runs, cancel, done)
     })?;
     session::watched(report, &watch);
     report.pins = Some(PinsFacts::new(&pinned, page.bytes()));
@@ -147,21 +145,26 @@ fn page(args: &BenchVmArgs, sizes: &[u64], host: &Host) -> Result<PageSize, Fail
     Ok(fitting.unwrap_or(default))
 }
 
-/// What a machine of the largest size takes, with all workers; that there is not enough for it is an error.
-fn planned(
-    threads: Option<usize>,
-    bytes: u64,
-    page: PageSize,
-    host: &Host,
-) -> Result<Plan, Failure> {
-    let mut request = vm::request(bytes, page);
-    request.threads = threads;
-    Ok(plan(host, &request)?)
+/// Where the memory is, which the reader of figures has to know on a host of several nodes.
+fn tell_nodes(placed: &Placed, host: &Host, report: &mut VmReport) {
+    report.memory_node = placed.pages.node;
+    if let Some(node) = placed.pages.node {
+        let all = host.nodes.len();
+        note(
+            report,
+            format!(
+                "Memory of all machines is on node {node} of {all}, which has enough for the largest, and workers are on its CPUs"
+            ),
+        );
+    }
+    let spread = placed.sizes.iter().map(|size| size.least).max();
+    let spread = spread.filter(|nodes| *nodes > 1);
+    warn(report, spread.map(|nodes| Warning::Spread { nodes }));
 }
 
 fn bench<'a>(
     args: &BenchVmArgs,
-    page: PageSize,
+    pages: Pages,
     place: &'a Place,
     host: &Host,
     cancel: &'a Cancel,
@@ -200,12 +203,17 @@ fn bench<'a>(
             }
         }
     }
+    let on_node = host.nodes.iter().find(|node| Some(node.id) == pages.node);
+    let cpus = match on_node {
+        Some(node) => node.cpus.intersection(&host.allowed_cpus),
+        None => host.allowed_cpus.clone(),
+    };
     Ok(Bench {
-        page,
+        pages,
         place,
         qemu,
         cloud_hypervisor,
-        cpus: host.allowed_cpus.clone(),
+        cpus,
         cancel,
     })
 }

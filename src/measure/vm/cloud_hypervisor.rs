@@ -10,12 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use prezero_host::PageSize;
 use prezero_memory::Cancel;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::child::{Child, limit};
-use super::{Sample, events, stub_kernel};
+use super::{Pages, Sample, events, stub_kernel};
 use crate::failure::Failure;
 
 /// A Cloud Hypervisor that is installed, and what it needs to start.
@@ -53,18 +52,13 @@ impl CloudHypervisor {
     }
 
     /// Starts it, waits until it has booted, and ends it.
-    pub(super) fn run(
-        &self,
-        bytes: u64,
-        page: PageSize,
-        cancel: &Cancel,
-    ) -> Result<Sample, Failure> {
+    pub(super) fn run(&self, bytes: u64, pages: Pages, cancel: &Cancel) -> Result<Sample, Failure> {
         let pipe = self.pipe().map_err(|error| Failure {
             class: prezero_memory::Class::Internal,
             message: format!("{}: {error}", self.events().display()),
             fix: None,
         })?;
-        let mut command = self.command(bytes, page);
+        let mut command = self.command(bytes, pages);
         let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let (_, at) = child.read_until(pipe, events::booted)?;
         let creation = at.saturating_sub(child.started());
@@ -80,13 +74,18 @@ impl CloudHypervisor {
         Ok(Sample::of_peer(creation, ended.cpu, None))
     }
 
-    fn command(&self, bytes: u64, page: PageSize) -> Command {
-        let page = page.bytes();
+    fn command(&self, bytes: u64, pages: Pages) -> Command {
+        let page = pages.page.bytes();
         let mut command = Command::new(&self.program);
-        command.args([
-            "--memory",
-            &format!("size={bytes},hugepages=on,hugepage_size={page},prefault=on"),
-        ]);
+        let memory = format!("size={bytes},hugepages=on,hugepage_size={page},prefault=on");
+        match pages.node {
+            None => command.args(["--memory", &memory]),
+            // Only a zone can have a node.
+            Some(node) => {
+                let zone = format!("id=mem,{memory},host_numa_node={node}");
+                command.args(["--memory", "size=0", "--memory-zone", &zone])
+            }
+        };
         command.args(["--cpus", "boot=1", "--serial", "off", "--console", "off"]);
         command.arg("--kernel").arg(self.kernel());
         let mut path = OsString::from("path=");
@@ -126,7 +125,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
+    use prezero_host::PageSize;
+
     use super::*;
+
+    const PAGES: Pages = Pages {
+        page: PageSize::HUGE_2M,
+        node: None,
+    };
 
     /// A program that answers like Cloud Hypervisor, and then does what the script says with its events.
     fn monitor(dir: &Path, script: &str) -> CloudHypervisor {
@@ -154,7 +160,7 @@ mod tests {
         );
         let peer = monitor(dir.path(), &script);
         assert_eq!(peer.version, "cloud-hypervisor v53.0.0");
-        let sample = peer.run(64 << 20, PageSize::HUGE_2M, &Cancel::new());
+        let sample = peer.run(64 << 20, PAGES, &Cancel::new());
         let sample = sample.expect("it boots");
         assert!(sample.creation > Duration::ZERO && sample.first_instruction.is_none());
     }
@@ -163,12 +169,27 @@ mod tests {
     fn one_that_ends_before_is_a_failure_in_its_own_words() {
         let dir = tempfile::tempdir().expect("a directory");
         let peer = monitor(dir.path(), "echo 'no such memory' >&2; exit 1");
-        let failure = peer.run(64 << 20, PageSize::HUGE_2M, &Cancel::new());
+        let failure = peer.run(64 << 20, PAGES, &Cancel::new());
         let failure = failure.expect_err("it does not boot");
         assert!(
             failure.message.contains("no such memory"),
             "{}",
             failure.message
         );
+    }
+
+    #[test]
+    fn memory_of_one_node_is_a_zone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let peer = monitor(dir.path(), "");
+        let args = |node| {
+            let command = peer.command(64 << 20, Pages { node, ..PAGES });
+            let args = command.get_args().map(OsStr::to_string_lossy);
+            args.take(4).collect::<Vec<_>>().join(" ")
+        };
+        let size = "size=67108864,hugepages=on,hugepage_size=2097152,prefault=on";
+        assert!(args(None).starts_with(&format!("--memory {size} ")));
+        let zone = format!("--memory size=0 --memory-zone id=mem,{size},host_numa_node=1");
+        assert_eq!(args(Some(1)), zone);
     }
 }

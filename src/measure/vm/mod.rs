@@ -14,6 +14,7 @@ mod prezero;
 mod qemu;
 mod recycled;
 pub(crate) mod remarks;
+pub(crate) mod sizes;
 mod stub_kernel;
 mod sys;
 mod way;
@@ -22,8 +23,8 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use prezero_host::{IdSet, PageSize};
-use prezero_memory::{Cancel, Class, Method, Request};
+use prezero_host::IdSet;
+use prezero_memory::{Cancel, Class, Method};
 
 use self::child::{Child, Ended};
 pub(crate) use self::cloud_hypervisor::CloudHypervisor;
@@ -31,6 +32,7 @@ pub(crate) use self::place::{Place, fix as pool_fix};
 use self::prezero::{Clear, Run};
 pub(crate) use self::qemu::Qemu;
 use self::recycled::Segments;
+pub(crate) use self::sizes::{Pages, Size};
 pub(crate) use self::way::{Row, Way, Ways};
 use super::clear::gbps;
 use super::counters::{Counters, Counts, Scope, Unavailable};
@@ -132,7 +134,7 @@ impl Measured {
 /// What a measurement needs.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
-    pub(crate) page: PageSize,
+    pub(crate) pages: Pages,
     pub(crate) place: &'a Place,
     pub(crate) qemu: Option<Qemu>,
     pub(crate) cloud_hypervisor: Option<CloudHypervisor>,
@@ -237,7 +239,7 @@ impl State<'_> {
             return Err(child::stopped());
         }
         self.prepare(row)?;
-        let (bytes, page) = (row.bytes, self.bench.page);
+        let (bytes, pages) = (row.bytes, self.bench.pages);
         let workers = row.workers.unwrap_or(1);
         let clear = |method, chunk| Some(Clear { method, chunk });
         let run = |clear| {
@@ -249,7 +251,7 @@ impl State<'_> {
                 .filter(|_| self.segments.is_some());
             let run = Run {
                 bytes,
-                page,
+                pages,
                 workers,
                 pool,
                 origin: row.way.origin(),
@@ -260,19 +262,21 @@ impl State<'_> {
         let sample = match row.way {
             Way::Fresh | Way::RecycledClean => run(None),
             Way::RecycledCached => run(clear(recycled::kernels_stores(), Some(BASE_PAGE))),
-            // With one worker only the stores are others; with all it is as a run does it.
+            // With the fewest workers only the stores are others; with all it is as a run does it.
             Way::RecycledUncached => {
                 let method = self.uncached.unwrap_or_else(Method::cached);
-                run(clear(method, (workers == 1).then_some(BASE_PAGE)))
+                run(clear(method, row.is_least.then_some(BASE_PAGE)))
             }
             Way::QemuOneThread | Way::QemuThreads => {
-                let cpus = (row.way == Way::QemuThreads).then_some(&self.bench.cpus);
+                // Left to itself its one thread may be on another node than the memory.
+                let kept = row.way == Way::QemuThreads || pages.node.is_some();
+                let cpus = kept.then_some(&self.bench.cpus);
                 let qemu = self.bench.qemu.as_ref().ok_or_else(absent)?;
-                qemu.run(bytes, page, workers, cpus, cancel)
+                qemu.run(bytes, pages, workers, cpus, cancel)
             }
             Way::CloudHypervisor => {
                 let peer = self.bench.cloud_hypervisor.as_ref().ok_or_else(absent)?;
-                peer.run(bytes, page, cancel)
+                peer.run(bytes, pages, cancel)
             }
         };
         if let Some(segments) = &mut self.segments {
@@ -284,12 +288,12 @@ impl State<'_> {
     fn make(&self, row: &Row) -> Result<Segments, Failure> {
         let Bench {
             place,
-            page,
+            pages,
             cancel,
             ..
         } = self.bench;
         let pool = place.pool().map_err(no_pool)?;
-        Segments::make(pool, row.bytes, *page, cancel)
+        Segments::make(pool, row.bytes, *pages, cancel)
     }
 
     /// Makes memory what the row needs.
@@ -304,7 +308,7 @@ impl State<'_> {
             let there = self.segments.take();
             return match there.filter(|there| there.bytes() == row.bytes) {
                 Some(mut segments) => segments.dirty(cancel),
-                None => recycled::dirty_fresh(row.bytes, self.bench.page, cancel),
+                None => recycled::dirty_fresh(row.bytes, self.bench.pages, cancel),
             };
         }
         // Fresh segments are clean, and faster made than those at hand are scrubbed: that has to wait for
@@ -328,11 +332,6 @@ impl State<'_> {
         }
         segments.dirty(cancel)
     }
-}
-
-/// A machine of this many bytes on hugepages, as every row makes it, for the planner.
-pub(crate) fn request(bytes: u64, page: PageSize) -> Request {
-    recycled::request(bytes, page)
 }
 
 /// All bytes of machines that [`Bench::measure`] makes.

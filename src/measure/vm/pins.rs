@@ -9,11 +9,10 @@ use std::io;
 use std::time::Duration;
 
 use io_uring::IoUring;
-use prezero_host::PageSize;
 use prezero_memory::{Cancel, Control, GuestRam, State};
 
 use super::recycled::{Segments, reserve_fresh};
-use super::{Place, child, sys};
+use super::{Pages, Place, child, sys};
 use crate::clock;
 use crate::failure::Failure;
 use crate::measure::rounds::interleave;
@@ -88,7 +87,7 @@ impl<E: Into<Failure>> From<E> for NoPin {
 pub(crate) fn measure(
     place: &Place,
     sizes: &[u64],
-    page: PageSize,
+    pages: Pages,
     runs: usize,
     cancel: &Cancel,
     progress: &dyn Fn(u64),
@@ -102,7 +101,7 @@ pub(crate) fn measure(
     let mut done = 0;
     let samples = interleave(rows.len(), runs, |n| {
         let (memory, bytes) = rows[n];
-        let time = pass(place, memory, bytes, page, cancel)?;
+        let time = pass(place, memory, bytes, pages, cancel)?;
         done += bytes;
         progress(done);
         Ok(time)
@@ -139,7 +138,7 @@ fn pass(
     place: &Place,
     memory: Memory,
     bytes: u64,
-    page: PageSize,
+    pages: Pages,
     cancel: &Cancel,
 ) -> Result<Duration, NoPin> {
     if cancel.is_cancelled() {
@@ -151,18 +150,18 @@ fn pass(
     };
     match memory {
         Memory::Fresh => {
-            let (ram, _) = reserve_fresh(bytes, page)?;
+            let (ram, _) = reserve_fresh(bytes, pages)?;
             pin(&ram)
         }
         Memory::Populated => {
-            let (ram, workers) = reserve_fresh(bytes, page)?;
+            let (ram, workers) = reserve_fresh(bytes, pages)?;
             let populated = ram.populate(&workers, &control);
             let (ram, _) = populated.map_err(|failed| failed.error)?;
             pin(&ram)
         }
         Memory::Recycled => {
             let pool = place.pool().map_err(super::no_pool)?;
-            let segments = Segments::make(pool, bytes, page, cancel)?;
+            let segments = Segments::make(pool, bytes, pages, cancel)?;
             let (ram, _) = segments.reserve()?;
             pin(&ram)
         }

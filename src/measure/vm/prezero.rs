@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use prezero_memory::{Cancel, Class, Method, Origin, PageSize};
+use prezero_memory::{Cancel, Class, Method, Origin};
 use serde::Deserialize;
 
 use super::child::{Child, limit};
-use super::{Sample, Work};
+use super::{Pages, Sample, Work};
 use crate::failure::{Failure, class_named};
 
 /// What is run: it cannot have been replaced meanwhile.
@@ -18,7 +18,7 @@ const THIS: &str = "/proc/self/exe";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) bytes: u64,
-    pub(super) page: PageSize,
+    pub(super) pages: Pages,
     pub(super) workers: usize,
     /// The pool with all of its memory; fresh pages without one.
     pub(super) pool: Option<&'a Path>,
@@ -40,8 +40,11 @@ impl Run<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(THIS);
         command.args(["run", "--prealloc", "--json"]);
-        let (bytes, page) = (self.bytes, self.page.bytes());
-        let memory = format!("size={bytes},hugepages=on,hugepage_size={page}");
+        let (bytes, page) = (self.bytes, self.pages.page.bytes());
+        let mut memory = format!("size={bytes},hugepages=on,hugepage_size={page}");
+        if let Some(node) = self.pages.node {
+            memory.push_str(&format!(",host_numa_node={node}"));
+        }
         command.args(["--memory", &memory]);
         command.args(["--threads", &self.workers.to_string()]);
         command.arg("--pool");
@@ -134,7 +137,7 @@ impl Report {
         if all != run.bytes {
             return Err(format!("it has {all} bytes, not {}", run.bytes));
         }
-        let (page, origin) = (run.page.bytes(), run.origin.name());
+        let (page, origin) = (run.pages.page.bytes(), run.origin.name());
         let odd = |region: &&Region| region.page_size != page || region.origin != origin;
         if let Some(odd) = self.regions.iter().find(odd) {
             let Region {
@@ -178,11 +181,32 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use prezero_host::PageSize;
+
     use super::*;
+
+    #[test]
+    fn memory_is_bound_to_the_node_of_all_rows() {
+        let memory = |node| {
+            let pages = Pages { node, ..RUN.pages };
+            let command = Run { pages, ..RUN }.command();
+            let args: Vec<String> = command
+                .get_args()
+                .map(|arg| arg.to_string_lossy().into_owned())
+                .collect();
+            args[4].clone()
+        };
+        let wanted = "size=8388608,hugepages=on,hugepage_size=2097152";
+        assert_eq!(memory(None), wanted);
+        assert_eq!(memory(Some(1)), format!("{wanted},host_numa_node=1"));
+    }
 
     const RUN: Run<'_> = Run {
         bytes: 8 << 20,
-        page: PageSize::HUGE_2M,
+        pages: Pages {
+            page: PageSize::HUGE_2M,
+            node: None,
+        },
         workers: 2,
         pool: None,
         origin: Origin::Fresh,

@@ -6,11 +6,11 @@
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, Stdio};
 
-use prezero_host::{IdSet, PageSize};
+use prezero_host::IdSet;
 use prezero_memory::Cancel;
 
-use super::Sample;
 use super::child::{Child, limit};
+use super::{Pages, Sample};
 use crate::failure::Failure;
 
 /// From here on it keeps the threads that touch pages on their CPUs.
@@ -59,12 +59,12 @@ impl Qemu {
     pub(super) fn run(
         &self,
         bytes: u64,
-        page: PageSize,
+        pages: Pages,
         threads: usize,
         cpus: Option<&IdSet>,
         cancel: &Cancel,
     ) -> Result<Sample, Failure> {
-        let mut command = self.command(bytes, page, threads, cpus);
+        let mut command = self.command(bytes, pages, threads, cpus);
         let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let output = child.process().and_then(|process| process.stdout.take());
         let mut output = output.ok_or_else(|| child.failed("it has no output"))?;
@@ -87,11 +87,14 @@ impl Qemu {
         Ok(Sample::of_peer(creation, ended.cpu, Some(threads)))
     }
 
-    fn command(&self, bytes: u64, page: PageSize, threads: usize, cpus: Option<&IdSet>) -> Command {
-        let page = page.bytes();
+    fn command(&self, bytes: u64, pages: Pages, threads: usize, cpus: Option<&IdSet>) -> Command {
+        let page = pages.page.bytes();
         let mut backend = format!(
             "memory-backend-memfd,id=mem,hugetlb=on,hugetlbsize={page},share=on,size={bytes},prealloc=on,prealloc-threads={threads}"
         );
+        if let Some(node) = pages.node {
+            backend.push_str(&format!(",host-nodes={node},policy=bind"));
+        }
         let mut command = Command::new(&self.program);
         command.args(["-machine", "q35,memory-backend=mem", "-accel", "kvm", "-S"]);
         // On AMD hosts that are virtual machines, KVM offers this feature's MSR and refuses it, and QEMU 7.2
@@ -123,15 +126,18 @@ fn number(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use prezero_host::PageSize;
+
     use super::*;
 
-    fn args(context: bool, cpus: Option<&IdSet>) -> Vec<String> {
+    fn args(context: bool, cpus: Option<&IdSet>, node: Option<u32>) -> Vec<String> {
         let qemu = Qemu {
             program: "qemu".into(),
             version: String::new(),
             context,
         };
-        let command = qemu.command(1 << 30, PageSize::HUGE_2M, 3, cpus);
+        let page = PageSize::HUGE_2M;
+        let command = qemu.command(1 << 30, Pages { page, node }, 3, cpus);
         let args = command.get_args().map(OsStr::to_string_lossy);
         args.map(|arg| arg.into_owned()).collect()
     }
@@ -149,19 +155,24 @@ mod tests {
     #[test]
     fn threads_are_kept_on_the_cpus_that_may_be_used_where_qemu_can() {
         let cpus: IdSet = [0, 1, 5].into_iter().collect();
-        let with = args(true, Some(&cpus));
+        let with = args(true, Some(&cpus), None);
         assert!(with.contains(&"thread-context,id=tc,cpu-affinity=0-1,,5".to_owned()));
         let backend = |args: &[String]| args.last().cloned().unwrap_or_default();
         assert!(
             backend(&with)
                 .ends_with("size=1073741824,prealloc=on,prealloc-threads=3,prealloc-context=tc")
         );
-        for without in [args(false, Some(&cpus)), args(true, None)] {
+        for without in [args(false, Some(&cpus), None), args(true, None, None)] {
             assert!(
                 backend(&without).ends_with("prealloc-threads=3"),
                 "{without:?}"
             );
             assert!(!without.iter().any(|arg| arg.starts_with("thread-context")));
         }
+        let bound = args(true, Some(&cpus), Some(1));
+        assert!(
+            backend(&bound)
+                .ends_with("prealloc-threads=3,host-nodes=1,policy=bind,prealloc-context=tc")
+        );
     }
 }

@@ -7,12 +7,12 @@ use prezero_clear::Stores;
 use prezero_host::{Host, PageSize};
 use prezero_memory::pool::{Lease, Pool, PoolRequest, TakeRequest};
 use prezero_memory::{
-    Cancel, Class, ClearExtents, ClearRequest, Control, GuestRam, Hugepages, MemorySpec, Method,
-    MethodChoice, PageBytes, Populated, Prealloc, Recycled, Request, Reserved, Trial, Workers,
-    plan,
+    Cancel, Class, ClearExtents, ClearRequest, Control, GuestRam, Method, MethodChoice, PageBytes,
+    Populated, Recycled, Request, Reserved, Trial, Workers, plan,
 };
 
 use super::super::clear::STAIN;
+use super::Pages;
 use crate::failure::Failure;
 
 /// The largest segments, in bytes. Larger ones save nothing.
@@ -23,7 +23,7 @@ const SEGMENT: u64 = 1 << 30;
 pub(super) struct Segments {
     pool: Option<Pool>,
     bytes: u64,
-    page: PageSize,
+    pages: Pages,
     clean: bool,
 }
 
@@ -32,9 +32,10 @@ impl Segments {
     pub(super) fn make(
         path: &Path,
         bytes: u64,
-        page: PageSize,
+        pages: Pages,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
+        let page = pages.page;
         let segment = segment(bytes, page).ok_or_else(|| Failure {
             class: Class::Usage,
             message: format!("{bytes} bytes are not whole pages of {page}"),
@@ -43,7 +44,7 @@ impl Segments {
         let request = PoolRequest {
             bytes,
             segment,
-            nodes: Vec::new(),
+            nodes: pages.node.into_iter().collect(),
             exchange_only: false,
         };
         let made = Pool::create(path, &request, &Host::probe(), None, &control(cancel));
@@ -58,7 +59,7 @@ impl Segments {
         Ok(Self {
             pool,
             bytes,
-            page,
+            pages,
             clean: true,
         })
     }
@@ -119,7 +120,7 @@ impl Segments {
         });
         let request = Request {
             recycled: recycled.collect(),
-            ..request(self.bytes, self.page)
+            ..self.pages.request(self.bytes)
         };
         reserve(&request, leases)
     }
@@ -138,8 +139,8 @@ fn stained(
 }
 
 /// Hugepages of which no byte is zero are the next to be taken, without a pool.
-pub(super) fn dirty_fresh(bytes: u64, page: PageSize, cancel: &Cancel) -> Result<(), Failure> {
-    let (ram, workers) = reserve_fresh(bytes, page)?;
+pub(super) fn dirty_fresh(bytes: u64, pages: Pages, cancel: &Cancel) -> Result<(), Failure> {
+    let (ram, workers) = reserve_fresh(bytes, pages)?;
     stained(ram, &workers, cancel).map(drop)
 }
 
@@ -157,9 +158,9 @@ fn reserve(
 /// Fresh memory, mapped.
 pub(super) fn reserve_fresh(
     bytes: u64,
-    page: PageSize,
+    pages: Pages,
 ) -> Result<(GuestRam<Reserved>, Workers), Failure> {
-    reserve(&request(bytes, page), Vec::new())
+    reserve(&pages.request(bytes), Vec::new())
 }
 
 impl Drop for Segments {
@@ -180,20 +181,6 @@ fn control(cancel: &Cancel) -> Control<'_> {
     Control {
         cancel: Some(cancel),
         ..Control::default()
-    }
-}
-
-/// A machine on hugepages of this size, populated.
-pub(super) fn request(bytes: u64, page: PageSize) -> Request {
-    let zone = MemorySpec {
-        hugepages: Hugepages::On,
-        hugepage_size: Some(page),
-        ..MemorySpec::new(bytes)
-    };
-    Request {
-        zones: vec![zone],
-        prealloc: Prealloc::Eager,
-        ..Request::default()
     }
 }
 
@@ -226,6 +213,11 @@ mod tests {
 
     use super::*;
 
+    const PAGES: Pages = Pages {
+        page: PageSize::HUGE_2M,
+        node: None,
+    };
+
     /// The state that the names of all segments say, and whether every byte in them is `byte`.
     fn segments(pool: &Path, byte: u8) -> (Vec<String>, bool) {
         let dirs = fs::read_dir(pool).expect("a pool").flatten();
@@ -253,7 +245,7 @@ mod tests {
             return;
         };
         let (pool, cancel) = (mount.path().join("pool"), Cancel::new());
-        let made = Segments::make(&pool, 12 << 20, PageSize::HUGE_2M, &cancel);
+        let made = Segments::make(&pool, 12 << 20, PAGES, &cancel);
         let mut memory = made.unwrap_or_else(|failure| panic!("{}", failure.message));
         let all = |state: &str| vec![state.to_owned(); 3];
         assert!(memory.is_clean());

@@ -56,6 +56,7 @@ mod tests {
             way: Way::Fresh,
             bytes: 1 << 30,
             workers: Some(2),
+            is_least: false,
         };
         Measured::new(row, None, samples.collect()).expect("samples")
     }

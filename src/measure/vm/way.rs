@@ -4,6 +4,8 @@ use std::fmt;
 
 use prezero_memory::{ByteSize, Origin};
 
+use super::Size;
+
 /// How the memory of a machine comes to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -75,6 +77,8 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     /// How many threads are asked to do it; none where the monitor decides.
     pub(crate) workers: Option<usize>,
+    /// Whether those are the fewest that can.
+    pub(crate) is_least: bool,
 }
 
 impl fmt::Display for Row {
@@ -93,11 +97,9 @@ impl fmt::Display for Row {
 /// What rows there are.
 #[derive(Clone, Debug)]
 pub(crate) struct Ways {
-    pub(crate) sizes: Vec<u64>,
+    pub(crate) sizes: Vec<Size>,
     /// Whether there is a place for recycled memory.
     pub(crate) recycled: bool,
-    /// All threads that there can be.
-    pub(crate) workers: usize,
     /// Whether this CPU has uncached stores.
     pub(crate) uncached: bool,
     pub(crate) qemu: bool,
@@ -107,17 +109,17 @@ pub(crate) struct Ways {
 impl Ways {
     /// The rows, size by size. The first of each is the one that the others are compared with.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let of_size = |&bytes| self.of_size(bytes);
+        let of_size = |&size| self.of_size(size);
         self.sizes.iter().flat_map(of_size).collect()
     }
 
-    fn of_size(&self, bytes: u64) -> Vec<Row> {
-        let all = self.workers;
-        let mut ways = vec![(Way::Fresh, Some(1)), (Way::Fresh, Some(all))];
+    fn of_size(&self, size: Size) -> Vec<Row> {
+        let Size { bytes, least, all } = size;
+        let mut ways = vec![(Way::Fresh, Some(least)), (Way::Fresh, Some(all))];
         if self.recycled {
-            ways.push((Way::RecycledCached, Some(1)));
+            ways.push((Way::RecycledCached, Some(least)));
             if self.uncached {
-                ways.push((Way::RecycledUncached, Some(1)));
+                ways.push((Way::RecycledUncached, Some(least)));
                 ways.push((Way::RecycledUncached, Some(all)));
             }
             ways.push((Way::RecycledClean, Some(all)));
@@ -129,12 +131,13 @@ impl Ways {
         if self.cloud_hypervisor {
             ways.push((Way::CloudHypervisor, None));
         }
-        // Where there is one CPU, all of them is no other row.
+        // Where there is one CPU, or one for each node, all of them is no other row.
         ways.dedup();
         let row = |(way, workers)| Row {
             way,
             bytes,
             workers,
+            is_least: workers == Some(least),
         };
         ways.into_iter().map(row).collect()
     }
@@ -144,11 +147,11 @@ impl Ways {
 mod tests {
     use super::*;
 
-    fn ways(workers: usize) -> Ways {
+    fn ways(least: usize, all: usize) -> Ways {
+        let size = |bytes| Size { bytes, least, all };
         Ways {
-            sizes: vec![1 << 30, 4 << 30],
+            sizes: vec![size(1 << 30), size(4 << 30)],
             recycled: true,
-            workers,
             uncached: true,
             qemu: true,
             cloud_hypervisor: true,
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_size_has_every_way_and_begins_with_what_the_kernel_does_alone() {
-        let rows = ways(8).rows();
+        let rows = ways(1, 8).rows();
         assert_eq!(rows.len(), 2 * 9);
         for (n, bytes) in [1_u64 << 30, 4 << 30].into_iter().enumerate() {
             let rows = &rows[9 * n..9 * (n + 1)];
@@ -171,27 +174,44 @@ mod tests {
 
     #[test]
     fn with_one_cpu_no_row_is_there_twice() {
-        let rows = ways(1).rows();
+        let rows = ways(1, 1).rows();
         assert_eq!(rows.len(), 2 * 7);
+    }
+
+    #[test]
+    fn memory_on_several_nodes_has_rows_of_a_worker_for_each_and_no_key_twice() {
+        for (least, all, of_size) in [(2, 8, 9), (2, 2, 7)] {
+            let rows = ways(least, all).rows();
+            assert_eq!(rows.len(), 2 * of_size);
+            let own = rows.iter().filter(|row| row.way.peer().is_none());
+            for row in own {
+                let same = |other: &&Row| {
+                    (other.way, other.bytes, other.workers) == (row.way, row.bytes, row.workers)
+                };
+                assert_eq!(rows.iter().filter(same).count(), 1, "{row}");
+                assert!(row.workers == Some(if row.is_least { least } else { all }));
+            }
+            assert!(rows[0].is_least);
+        }
     }
 
     #[test]
     fn what_is_not_there_has_no_rows() {
         let few = Ways {
-            sizes: vec![1 << 30],
             uncached: false,
             qemu: false,
             cloud_hypervisor: false,
-            ..ways(2)
+            ..ways(1, 2)
         };
-        let names: Vec<&str> = few.rows().iter().map(|row| row.way.name()).collect();
+        let rows = few.rows();
+        let names: Vec<&str> = rows[..4].iter().map(|row| row.way.name()).collect();
         assert_eq!(
             names,
             ["fresh", "fresh", "recycled-cached", "recycled-clean"]
         );
         let fresh = Ways {
             recycled: false,
-            ..ways(2)
+            ..ways(1, 2)
         };
         assert!(
             fresh

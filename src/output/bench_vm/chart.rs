@@ -33,7 +33,7 @@ pub(crate) fn chart(report: &VmReport) -> Result<String, ChartError> {
         ByteSize(first.page_size)
     );
     let axis = Axis {
-        title: "milliseconds from exec to the last memory slot, less is better",
+        title: "creation: milliseconds from exec to memory ready (a peer: to its own event), less is better",
         figure: |ms| match ms {
             ms if ms < 100.0 => format!("{ms:.1}"),
             ms => format!("{ms:.0}"),

@@ -31,6 +31,7 @@ fn row(gib: u64, way: Way, workers: Option<usize>, created: u64, work: Option<u6
         way,
         bytes: gib * GIB,
         workers,
+        is_least: workers == Some(1),
     };
     let method = match way {
         Way::RecycledCached => Some(Method::cached()),
