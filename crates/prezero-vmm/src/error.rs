@@ -108,15 +108,15 @@ pub enum GuestError {
         #[source]
         source: io::Error,
     },
-    /// `KVM_RUN` failed. EFAULT means that the host has no page behind the address the guest read.
-    #[error("vCPU {cpu} cannot run on: instruction {rip:#x}, reading near guest address {near:#x}")]
+    /// `KVM_RUN` failed. EFAULT means that the host has no page behind an address that the guest used.
+    #[error("KVM cannot run vCPU {cpu} any further, at instruction {rip:#x}{}{}", at_scan(*.scanning), meaning(.source))]
     Run {
         /// Which vCPU.
         cpu: u32,
         /// Guest instruction pointer.
         rip: u64,
-        /// The guest address that the scan had reached; zero before it began.
-        near: u64,
+        /// The guest address that the probe's scan had reached.
+        scanning: Option<u64>,
         /// KVM's answer.
         #[source]
         source: io::Error,
@@ -199,6 +199,22 @@ pub enum GuestError {
     },
 }
 
+/// How far a scan had come.
+fn at_scan(gpa: Option<u64>) -> String {
+    gpa.map_or(String::new(), |gpa| {
+        format!(", reading guest address {gpa:#x}")
+    })
+}
+
+/// What KVM's answer means for the guest, where it has a meaning of its own.
+fn meaning(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EFAULT) => ": the host has no page for an address that the guest used",
+        Some(libc::EHWPOISON) => ": the guest used memory with a hardware error",
+        _ => "",
+    }
+}
+
 /// Whether a limit is reached or something used up, so that more of it would help.
 pub(crate) fn is_shortage(source: &io::Error) -> bool {
     let number = source.raw_os_error();
@@ -251,12 +267,45 @@ impl GuestError {
                 Some("`ulimit -n 1024`, or `--cpus N` with a smaller N".into())
             }
             GuestError::Run { source, .. } if source.raw_os_error() == Some(libc::EFAULT) => {
-                Some("populate the memory first: `--prealloc`".into())
+                Some("`--prealloc`, which takes every page before the guest starts; if it was given: `sudo dmesg | tail`".into())
             }
             GuestError::InternalError { .. } | GuestError::EntryFailure { .. } | GuestError::Silent { .. } => {
                 Some("`sudo dmesg | tail` has KVM's account".into())
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kvm_run_says_is_put_into_words() {
+        let run = |errno| GuestError::Run {
+            cpu: 1,
+            rip: 0x10_0000,
+            scanning: None,
+            source: io::Error::from_raw_os_error(errno),
+        };
+        assert_eq!(
+            run(libc::EFAULT).to_string(),
+            "KVM cannot run vCPU 1 any further, at instruction 0x100000: the host has no page for an address that the guest used"
+        );
+        let fix = run(libc::EFAULT).fix().expect("a fix");
+        assert!(fix.contains("--prealloc") && fix.contains("dmesg"), "{fix}");
+        assert!(run(libc::EHWPOISON).to_string().contains("hardware error"));
+        let mut other = run(libc::EINVAL);
+        assert!(other.to_string().ends_with("0x100000") && other.fix().is_none());
+        assert_eq!(other.class(), Class::Guest);
+        if let GuestError::Run { scanning, .. } = &mut other {
+            *scanning = Some(0x5000);
+        }
+        assert!(
+            other
+                .to_string()
+                .ends_with(", reading guest address 0x5000")
+        );
     }
 }

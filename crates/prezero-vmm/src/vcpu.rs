@@ -109,7 +109,7 @@ impl Vcpu {
                     return Err(GuestError::InternalError {
                         cpu,
                         suberror,
-                        rip: self.position().0,
+                        rip: self.position(),
                     });
                 }
                 Ok(exit) => match handle(exit) {
@@ -126,11 +126,10 @@ impl Vcpu {
                 // Also of a vCPU that was waiting for its start-up signal.
                 Err(e) if e.errno() == libc::EAGAIN => continue,
                 Err(e) => {
-                    let (rip, near) = self.position();
                     return Err(GuestError::Run {
                         cpu,
-                        rip,
-                        near,
+                        rip: self.position(),
+                        scanning: None,
                         source: io::Error::from(e),
                     });
                 }
@@ -138,16 +137,13 @@ impl Vcpu {
             return Err(GuestError::UnexpectedExit {
                 cpu,
                 exit: unexpected,
-                rip: self.position().0,
+                rip: self.position(),
             });
         }
     }
 
-    /// The guest's RIP and RBX; the probe scans with RBX. Zeros where KVM does not tell, since it is only for a
-    /// message.
-    fn position(&self) -> (u64, u64) {
-        self.fd
-            .get_regs()
-            .map_or((0, 0), |regs| (regs.rip, regs.rbx))
+    /// The guest's RIP. Zero where KVM does not tell, since it is only for a message.
+    fn position(&self) -> u64 {
+        self.fd.get_regs().map_or(0, |regs| regs.rip)
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn run(
         }
         ControlFlow::Continue(())
     };
-    vcpu.run(thread, |exit| -> Handled<Lifetime> {
+    let ended = vcpu.run(thread, |exit| -> Handled<Lifetime> {
         let complaint = match exit {
             VcpuExit::IoOut(port, data) => match <[u8; 4]>::try_from(data) {
                 Ok(data) => return on_port(port, u32::from_le_bytes(data)),
@@ -82,6 +82,18 @@ pub(super) fn run(
             exit => format!("{exit:?}"),
         };
         ControlFlow::Break(Err(complaint))
+    });
+    ended.map_err(|error| match error {
+        GuestError::Run {
+            cpu, rip, source, ..
+        } => GuestError::Run {
+            cpu,
+            rip,
+            // The scan's cursor.
+            scanning: vcpu.fd().get_regs().ok().map(|regs| regs.rbx),
+            source,
+        },
+        error => error,
     })
 }
 
