@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
 use prezero_memory::Cancel;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -24,6 +27,15 @@ pub(crate) fn on_signals() -> io::Result<Cancel> {
     // A result that does not fit below RLIMIT_FSIZE is then an error of write(2).
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(cancel)
+}
+
+/// Ends the process after `time` with `code`, if it has not ended by then.
+pub(crate) fn end_within(time: Duration, code: u8) {
+    // Without the thread the process waits for whoever is to read its last words.
+    let _ = thread::Builder::new().spawn(move || {
+        thread::sleep(time);
+        process::exit(code.into());
+    });
 }
 
 /// Whether this process does not react to a signal.

@@ -3,20 +3,16 @@
 use std::path::Path;
 
 use prezero_host::Host;
-use prezero_memory::{Control, Growth, PlanError, Policy, PoolNeed, Request, plan};
+use prezero_memory::{Control, Growth, Plan, PlanError, Policy, PoolNeed, Request, plan};
 
 use crate::failure::Failure;
 
 /// Where the lock and the journals of all runs are.
 pub(crate) const STATE_DIR: &str = "/run/prezero";
 
-/// Adds what is missing.
-pub(crate) fn grow(
-    host: &Host,
-    request: &Request,
-    control: &Control<'_>,
-) -> Result<Growth, Failure> {
-    let needs = needs(host, request)?;
+/// Adds the pages that such a plan takes, next to the segments that it has.
+pub(crate) fn grow(wanted: &Plan, control: &Control<'_>) -> Result<Growth, Failure> {
+    let needs = needs(wanted);
     Ok(Growth::grow(
         Path::new("/"),
         Path::new(STATE_DIR),
@@ -25,8 +21,8 @@ pub(crate) fn grow(
     )?)
 }
 
-/// The pages that the request would take if the pools were full, next to the segments that it has.
-fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
+/// What would be planned if the pools were full.
+pub(crate) fn with_full_pools(host: &Host, request: &Request) -> Result<Plan, PlanError> {
     let mut full = host.clone();
     let bytes: u64 = request
         .zones
@@ -38,7 +34,10 @@ fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
     for pool in full.nodes.iter_mut().flat_map(|node| &mut node.pools) {
         pool.free = pool.free.saturating_add(bytes >> pool.page_size.shift());
     }
-    let plan = plan(&full, request)?;
+    plan(&full, request)
+}
+
+fn needs(plan: &Plan) -> Vec<PoolNeed> {
     let mut needs: Vec<PoolNeed> = Vec::new();
     for extent in plan
         .extents()
@@ -57,5 +56,5 @@ fn needs(host: &Host, request: &Request) -> Result<Vec<PoolNeed>, PlanError> {
             }
         }
     }
-    Ok(needs)
+    needs
 }

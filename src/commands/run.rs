@@ -1,6 +1,7 @@
 //! `prezero run`: start a machine, report how it went.
 
 mod affinity;
+mod ended;
 mod guest;
 mod lease;
 mod linux;
@@ -12,9 +13,10 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod throttling;
+mod written;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prezero_host::Host;
 use prezero_memory::{Cancel, Class, Control, Growth, GuestRam, Method, Populated};
@@ -25,11 +27,14 @@ use super::pools;
 use super::request::request;
 use crate::cli::RunArgs;
 use crate::clock;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_code};
 use crate::output;
 use crate::report::facts::{ErrorFacts, RequestFacts};
 use crate::report::run::{GrownPool, Report, Stopwatch, nanoseconds};
 use crate::stop;
+
+/// How long a run that was stopped may take to say so.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
@@ -39,6 +44,12 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
         Ok(cancel) => run(args, start, &cancel, &mut report, &|_| (), |_| ()),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
+    if let Err(failure) = &result
+        && matches!(failure.class, Class::Stopped)
+    {
+        // Everything has been given back by now, and what is left to say may find nobody who reads it.
+        stop::end_within(LAST_WORDS, exit_code(failure.class));
+    }
     finish(&mut report, result, args.json)
 }
 
@@ -65,7 +76,7 @@ fn run(
 ) -> Result<(), Failure> {
     let mut request = request(&args.memory, &args.populate)?;
     let method = args.method.as_deref().map(Method::named).transpose()?;
-    let guest = Guest::open(args)?;
+    let mut guest = Guest::open(args)?;
     let mut facts = RequestFacts::from(&request);
     facts.method = args.method.clone();
     report.request = Some(facts);
@@ -88,6 +99,7 @@ fn run(
         report,
         clock: Stopwatch::new(start),
         populated,
+        vm: None,
         leased: None,
         unfit_in: None,
     };
@@ -95,7 +107,10 @@ fn run(
     let mut growth = None;
     if args.reserve {
         // What cannot be at all is refused before the host is changed.
-        let grown = pools::grow(&host, &request, &control)?;
+        let wanted = pools::with_full_pools(&host, &request)?;
+        machine.lap("plan", 0);
+        machine.lay_out(&wanted, &host, &mut guest)?;
+        let grown = pools::grow(&wanted, &control)?;
         machine.report.grown = grown.grown().iter().map(GrownPool::from).collect();
         growth = Some(grown);
         host = Host::probe();

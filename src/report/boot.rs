@@ -43,6 +43,6 @@ pub(crate) struct BootVcpu {
     pub(crate) node: u32,
     /// The host CPUs that its thread was found to be allowed on.
     pub(crate) host_cpus: Vec<u32>,
-    /// Whether that is the one asked for.
+    /// Whether that is one CPU, which was asked for.
     pub(crate) pinned: bool,
 }

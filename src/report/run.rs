@@ -48,6 +48,9 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) boot: Option<Boot>,
     pub(crate) warnings: Vec<String>,
+    /// Whether stderr takes nothing, so that warnings are only kept.
+    #[serde(skip)]
+    pub(crate) untold: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
 }
@@ -188,6 +191,7 @@ impl Report {
             guest: None,
             boot: None,
             warnings: Vec::new(),
+            untold: false,
             error: None,
         }
     }
@@ -222,7 +226,9 @@ impl Report {
     /// Tells the user at once, and the report; not again what was told, as by a plan that is made once more.
     pub(crate) fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
-            output::warn(&warning);
+            if !self.untold {
+                output::warn(&warning);
+            }
             self.warnings.push(warning);
         }
     }

@@ -73,16 +73,81 @@ pub(crate) fn open_terminal() -> (File, File) {
     unsafe { (File::from_raw_fd(shower), File::from_raw_fd(terminal)) }
 }
 
-/// The modes of a terminal for input, output and editing (tcgetattr(3)).
-pub(crate) fn terminal_modes(terminal: &File) -> [u32; 3] {
+/// All modes of a terminal (tcgetattr(3)).
+pub(crate) fn all_modes(terminal: &File) -> libc::termios {
     let mut modes = MaybeUninit::<libc::termios>::uninit();
     // SAFETY: the modes are filled where that succeeds.
-    let modes = unsafe {
+    unsafe {
         let result = libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr());
         assert_eq!(result, 0, "tcgetattr: {}", io::Error::last_os_error());
         modes.assume_init()
-    };
+    }
+}
+
+/// The modes of a terminal for input, output and editing.
+pub(crate) fn terminal_modes(terminal: &File) -> [u32; 3] {
+    let modes = all_modes(terminal);
     [modes.c_iflag, modes.c_oflag, modes.c_lflag]
+}
+
+/// Has a command run as a job of a shell does: in a process group of its own, in the foreground of the terminal at its
+/// stdin, with a parent in the session that waits for it and ends as it did. So it can be stopped; the parent then
+/// takes the terminal, if `TAKES_BACK`, and does not give it away again.
+pub(crate) fn as_a_job<const TAKES_BACK: bool>(command: &mut Command) {
+    let prepare = || {
+        // SAFETY: system calls only, of which the last one before exec gives the terminal to the job while SIGTTOU,
+        // which that is worth in the background, is ignored.
+        unsafe {
+            if libc::setsid() == -1 || libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            match libc::fork() {
+                -1 => Err(io::Error::last_os_error()),
+                0 => {
+                    libc::setpgid(0, 0);
+                    libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+                    libc::tcsetpgrp(0, libc::getpid());
+                    libc::signal(libc::SIGTTOU, libc::SIG_DFL);
+                    Ok(())
+                }
+                job => {
+                    // Who started it waits for the end of a pipe that is among these.
+                    libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
+                    // The terminal's hang-up is the job's business.
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                    libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+                    let mut status = 0;
+                    libc::waitpid(job, &raw mut status, libc::WUNTRACED);
+                    while libc::WIFSTOPPED(status) {
+                        if TAKES_BACK {
+                            libc::tcsetpgrp(0, libc::getpid());
+                        }
+                        libc::waitpid(job, &raw mut status, libc::WUNTRACED);
+                    }
+                    libc::_exit(match libc::WIFEXITED(status) {
+                        true => libc::WEXITSTATUS(status),
+                        false => 128 + libc::WTERMSIG(status),
+                    })
+                }
+            }
+        }
+    };
+    // SAFETY: system calls, which a child may do between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// The process group in the foreground of a terminal (tcgetpgrp(3)), whose first process has the same number.
+pub(crate) fn foreground_of(terminal: &File) -> u32 {
+    // SAFETY: the call takes no pointer.
+    let group = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
+    u32::try_from(group).expect("a process group")
+}
+
+/// Gives a terminal the modes for lines and echo, as a shell does when its job has stopped (tcsetattr(3)).
+pub(crate) fn set_modes(terminal: &File, before: &libc::termios) {
+    // SAFETY: the modes are live.
+    let result = unsafe { libc::tcsetattr(terminal.as_raw_fd(), libc::TCSANOW, before) };
+    assert_eq!(result, 0, "tcsetattr: {}", io::Error::last_os_error());
 }
 
 /// Has a command begin a session of its own, in the foreground of the terminal at its stdin.

@@ -65,7 +65,7 @@ pub use error::GuestError;
 pub use kvm::{Kvm, KvmError, KvmFacts};
 pub use linux::{
     BootError, BootProtocol, GuestNode, Initramfs, Input, Kernel, Linux, LinuxControl, LinuxEnd,
-    LinuxReport, LinuxRequest, LinuxRun,
+    LinuxReport, LinuxRequest, LinuxRun, Until,
 };
 pub use prezero_memory::SlotRange;
 pub use probe::{PROBE_GPA, Probe, ProbeControl, ProbeReport, ProbeRequest};

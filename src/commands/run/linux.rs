@@ -1,22 +1,27 @@
 //! A Linux guest: its files, its nodes as the zones of memory are, and what its end means.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
 use prezero_host::Host;
 use prezero_memory::{Class, GuestRam, IdSet, Plan, Registered};
 use prezero_vmm::{
-    GuestNode, Initramfs, Kernel, KvmFacts, Linux, LinuxControl, LinuxEnd, LinuxReport,
-    LinuxRequest, LinuxRun, Vm,
+    BootError, GuestNode, Initramfs, Kernel, KvmFacts, Linux, LinuxControl, LinuxReport,
+    LinuxRequest, LinuxRun, Until, Vm,
 };
 
 use super::affinity;
+use super::ended::End;
 use super::machine::Machine;
 use super::serial::Serial;
+use super::sys;
 use super::terminal::Keyboard;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::report::boot::{Boot, BootNode, BootVcpu};
 use crate::report::run::{Guest, nanoseconds};
+
+const MIB: u64 = 1 << 20;
 
 /// How far two guest nodes on the same host node are apart: as near as ACPI lets two nodes be.
 const SAME_HOST_NODE: u8 = 11;
@@ -26,6 +31,8 @@ pub(super) struct LinuxGuest {
     /// Host CPUs that were asked for, one for each vCPU.
     pinned: Option<Vec<u32>>,
     serial: Serial,
+    /// Whether its memory was asked for in zones.
+    in_zones: bool,
     /// Until it has been laid out.
     request: Option<LinuxRequest>,
     linux: Option<Linux>,
@@ -40,6 +47,7 @@ impl LinuxGuest {
         let Some(path) = &linux.kernel else {
             return Ok(None);
         };
+        let until = linux.until.as_deref().map(Until::new).transpose()?;
         let kernel = Kernel::open(path)?;
         let initramfs = linux.initramfs.as_deref().map(Initramfs::open);
         let pinned = linux.cpu_affinity.as_deref();
@@ -61,12 +69,13 @@ impl LinuxGuest {
             pinned: pinned
                 .map(|list| affinity::parse(list, args.cpus))
                 .transpose()?,
-            serial: Serial::open(args)?,
+            serial: Serial::of(args)?,
+            in_zones: !args.memory.memory_zone.is_empty(),
             request: Some(request),
             linux: None,
             run: LinuxRun {
                 affinity: Vec::new(),
-                until: linux.until.clone().filter(|text| !text.is_empty()),
+                until,
             },
             boot,
         }))
@@ -94,7 +103,8 @@ impl LinuxGuest {
                 ..request
             },
             facts,
-        )?;
+        )
+        .map_err(|error| self.refusal(error))?;
         let vcpus: Vec<u32> = (0..linux.cpus()).map(|cpu| linux.node_of(cpu)).collect();
         self.run.affinity = match &self.pinned {
             Some(cpus) => affinity::pinned(cpus, host)?,
@@ -115,7 +125,31 @@ impl LinuxGuest {
             })
             .collect();
         self.linux = Some(linux);
-        Ok(())
+        self.serial.open()
+    }
+
+    /// What is allowed, and may not be meant.
+    pub(super) fn warning(&self, host: &Host) -> Option<String> {
+        let vcpus = self.linux.as_ref().map_or(0, Linux::cpus) as usize;
+        let cpus = host.allowed_cpus.len();
+        let asked = self.pinned.is_some();
+        (vcpus > cpus && !asked).then(|| {
+            format!(
+                "{vcpus} vCPUs share the {cpus} CPUs that this process may use: the guest stands still where one of them waits for another"
+            )
+        })
+    }
+
+    /// What more memory would help is told with the option that was used.
+    fn refusal(&self, error: BootError) -> Failure {
+        let more = error.wants_memory().filter(|_| self.in_zones);
+        let mut failure = Failure::from(error);
+        if let Some((_, bytes)) = more {
+            // Which every size of pages but 1 GiB divides.
+            let more = bytes.next_multiple_of(2 * MIB) / MIB;
+            failure.fix = Some(format!("--memory-zone with {more} MiB more in any of them"));
+        }
+        failure
     }
 
     pub(super) fn loads_first(&self) -> Vec<u64> {
@@ -183,6 +217,7 @@ impl Machine<'_> {
         ram: &GuestRam<Registered<Vm>>,
     ) -> Result<(), Failure> {
         let LinuxGuest {
+            pinned,
             linux,
             serial,
             run,
@@ -199,6 +234,7 @@ impl Machine<'_> {
 
         let cancel = self.control.cancel.cloned().unwrap_or_default();
         let keyboard = Keyboard::of_guest(&serial)?;
+        let console = RefCell::new(serial.start(&cancel)?);
         let ran = linux.run(
             vm,
             &memory,
@@ -206,24 +242,30 @@ impl Machine<'_> {
             &LinuxControl {
                 cancel: &cancel.flag(),
                 deadline: None,
-                on_output: &|bytes| serial.write(bytes),
+                on_output: &|bytes| console.borrow_mut().write(bytes),
                 input: keyboard.input(),
             },
         );
         drop(keyboard);
-        if let Some(warning) = serial.end() {
-            self.report.warn(warning);
+        if let Some(unwritten) = console.into_inner().end() {
+            // The run has to end although nothing can be told.
+            self.report.untold |= unwritten.stalled && !sys::stderr_takes();
+            self.report.warn(unwritten.warning);
         }
         self.lap("boot", 0);
-        self.judge_linux(&ran?, &run)
+        self.judge_linux(ran?, &run, pinned.is_some())
     }
 
-    fn judge_linux(&mut self, ran: &LinuxReport, run: &LinuxRun) -> Result<(), Failure> {
+    /// Reports what is known of the guest, and says whether it ended well.
+    fn judge_linux(
+        &mut self,
+        ran: LinuxReport,
+        run: &LinuxRun,
+        asked_to_pin: bool,
+    ) -> Result<(), Failure> {
         let start = self.clock.start();
         let since = |at: Instant| nanoseconds(at.saturating_duration_since(start));
         self.report.first_instruction_ns = ran.started.map(since);
-        let end = End::of(ran.end, &self.args.linux.cmdline);
-        self.report.guest = Some(Guest::ended(end.name()));
         let mut loose = Vec::new();
         if let Some(boot) = &mut self.report.boot {
             boot.first_serial_ns = ran.first_byte.map(since);
@@ -239,7 +281,7 @@ impl Machine<'_> {
                     vcpu,
                     node: *node,
                     host_cpus: cpus.iter().collect(),
-                    pinned: cpus.len() == 1 && cpus == wanted,
+                    pinned: asked_to_pin && cpus.len() == 1 && cpus == wanted,
                 });
             }
         }
@@ -248,132 +290,8 @@ impl Machine<'_> {
             self.report
                 .warn(format!("The host did not place vCPU {loose} as planned"));
         }
-        end.judge(run.until.as_deref())
-    }
-}
-
-/// How the guest ended, with what its command line says about resets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    PowerOff,
-    Reset,
-    Panic,
-    TripleFault(u32),
-    DebugExit(u8),
-    Until,
-    Other,
-}
-
-impl End {
-    fn of(end: LinuxEnd, cmdline: &str) -> Self {
-        match end {
-            LinuxEnd::PowerOff => Self::PowerOff,
-            LinuxEnd::WarmReset if marks_panics(cmdline) => Self::Panic,
-            LinuxEnd::Reset | LinuxEnd::WarmReset => Self::Reset,
-            LinuxEnd::Panic => Self::Panic,
-            LinuxEnd::TripleFault { cpu } => Self::TripleFault(cpu),
-            LinuxEnd::DebugExit(code) => Self::DebugExit(code),
-            LinuxEnd::Until => Self::Until,
-            _ => Self::Other,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::PowerOff => "power-off",
-            Self::Reset => "reset",
-            Self::Panic => "panic",
-            Self::TripleFault(_) => "triple-fault",
-            Self::DebugExit(_) => "debug-exit",
-            Self::Until => "until",
-            Self::Other => "other",
-        }
-    }
-
-    /// Whether that is well; `until` is the text that was to come first.
-    fn judge(self, until: Option<&str>) -> Result<(), Failure> {
-        let (message, fix) = match self {
-            Self::Panic => (
-                "The guest's kernel reported a panic".to_owned(),
-                "run it again with --serial FILE, and without quiet in --cmdline: the reason is on its console",
-            ),
-            Self::TripleFault(cpu) => (
-                format!("vCPU {cpu} shut down with a triple fault"),
-                "--cmdline \"… earlyprintk=ttyS0\" shows how far the kernel came; reboot=t in it does this on purpose",
-            ),
-            Self::DebugExit(code) if code != 0 => (
-                format!("A program of the guest ended the machine with code {code}"),
-                "run it again with --serial FILE, to see what it said",
-            ),
-            _ => match until.filter(|_| self != Self::Until) {
-                Some(until) => (
-                    format!(
-                        "The guest ended ({}) before {until:?} was on its console",
-                        self.name()
-                    ),
-                    "run it again without --until, and with --serial FILE, to see what it wrote",
-                ),
-                None => return Ok(()),
-            },
-        };
-        Err(Failure {
-            class: Class::Guest,
-            message,
-            fix: Some(fix.to_owned()),
-        })
-    }
-}
-
-/// Whether a kernel with this command line asks for a warm reset when it panics, and not otherwise.
-fn marks_panics(cmdline: &str) -> bool {
-    let kinds = cmdline
-        .split_whitespace()
-        .filter_map(|word| word.strip_prefix("reboot="))
-        .flat_map(|kinds| kinds.split(','));
-    let (mut after_panic, mut always) = (false, false);
-    for kind in kinds {
-        after_panic |= kind.starts_with("panic_w");
-        always |= kind.starts_with('w');
-    }
-    after_panic && !always
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::DEFAULT_CMDLINE;
-
-    #[test]
-    fn a_warm_reset_is_a_panic_only_where_the_command_line_says_so() {
-        let end = |cmdline| End::of(LinuxEnd::WarmReset, cmdline);
-        assert_eq!(end(DEFAULT_CMDLINE), End::Panic);
-        assert_eq!(end("reboot=panic_warm"), End::Panic);
-        for cmdline in [
-            "",
-            "reboot=k",
-            "reboot=w",
-            "reboot=w,panic_w",
-            "noreboot=panic_w",
-        ] {
-            assert_eq!(end(cmdline), End::Reset, "{cmdline}");
-        }
-        assert_eq!(End::of(LinuxEnd::Reset, DEFAULT_CMDLINE), End::Reset);
-    }
-
-    #[test]
-    fn ends_are_judged() {
-        for end in [End::PowerOff, End::Reset, End::DebugExit(0)] {
-            assert!(end.judge(None).is_ok(), "{end:?}");
-            let failure = end.judge(Some("login:")).expect_err("too early");
-            assert!(failure.message.contains("before \"login:\""), "{failure:?}");
-        }
-        assert!(End::Until.judge(Some("login:")).is_ok());
-        for end in [End::Panic, End::TripleFault(1), End::DebugExit(1)] {
-            for until in [None, Some("login:")] {
-                let failure = end.judge(until).expect_err("a failure");
-                assert_eq!(failure.class, Class::Guest);
-                assert!(failure.fix.is_some() && !failure.message.contains("before"));
-            }
-        }
+        let end = End::of(ran.end?, &self.args.linux.cmdline);
+        self.report.guest = Some(Guest::ended(end.name()));
+        end.judge(self.args.linux.until.as_deref())
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Machine<'a> {
     pub(super) control: Control<'a>,
     pub(super) report: &'a mut Report,
     pub(super) clock: Stopwatch,
+    /// Made once the guest is known to fit into what is planned.
+    pub(super) vm: Option<Vm>,
     /// Sees the memory between populating and the check of its nodes.
     pub(super) populated: &'a dyn Fn(&GuestRam<Populated>),
     /// The segments that the memory is made of, with their pool.
@@ -71,13 +73,7 @@ impl Machine<'_> {
         let planned = plan(host, &request)?;
         self.lap("plan", 0);
 
-        let vm = Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
-        if let Guest::Linux(_) = guest {
-            vm.create_irqchip()?;
-        }
-        // What KVM cannot do, or does not fit into the memory, is refused before any of it is touched.
-        guest.lay_out(&planned, host, &vm)?;
-        self.lap("kvm", 0);
+        let vm = self.lay_out(&planned, host, &mut guest)?;
 
         let (mut planned, mut reserved) = self.reserve(planned, &mut request, segments)?;
         if let Some(growth) = growth {
@@ -119,6 +115,35 @@ impl Machine<'_> {
             Guest::Probe(probe) => self.run_probe(&planned, &vm, &probe),
             Guest::Linux(linux) => self.boot(*linux, &vm, &ram),
         }
+    }
+
+    /// Gives the guest the memory that is planned, in a machine that is made for the first plan. What KVM cannot do, or
+    /// does not fit into the memory, is refused before any of it is touched.
+    pub(super) fn lay_out(
+        &mut self,
+        planned: &Plan,
+        host: &Host,
+        guest: &mut Guest,
+    ) -> Result<Vm, Failure> {
+        let vm = match self.vm.take() {
+            Some(vm) => vm,
+            None => {
+                let vm = Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
+                if let Guest::Linux(_) = guest {
+                    vm.create_irqchip()?;
+                }
+                vm
+            }
+        };
+        guest.lay_out(planned, host, &vm)?;
+        if let Guest::Linux(linux) = guest
+            && let Some(warning) = linux.warning(host)
+        {
+            self.report.warn(warning);
+        }
+        self.lap("kvm", 0);
+        self.vm = Some(vm.clone());
+        Ok(vm)
     }
 
     /// Loads the probe guest into a slot of its own and runs it to its end.

@@ -5,12 +5,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::error::BootError;
+
 /// A guest that writes faster than its output is shown waits when so many bytes are due.
 const DUE_MAX: usize = 64 << 10;
-/// Longer lines are looked at in part.
+/// Longer lines are looked at in part, of which at least half is kept.
 const LINE_MAX: usize = 4096;
+/// How `vpanic`, kernel/panic.c, begins, at the most urgent level.
+const PANIC: &[u8] = b"Kernel panic - not syncing";
+/// How a time stamp ends (`print_prefix`, kernel/printk/printk.c).
+const STAMP_END: &[u8] = b"] ";
 /// How often a waiting vCPU looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(20);
+
+/// Text that ends the machine when the guest has written it to its serial port. It is looked for within a line, byte by
+/// byte and as the guest wrote it; the bytes that end a line are CR and LF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Until(String);
+
+impl Until {
+    /// The longest text, in bytes: so much of a line is always remembered.
+    pub const MAX: usize = LINE_MAX / 2;
+
+    /// This text.
+    ///
+    /// # Errors
+    ///
+    /// It would never be found: it is empty, longer than [`Until::MAX`], or goes on beyond the end of a line.
+    pub fn new(text: &str) -> Result<Until, BootError> {
+        let len = text.len();
+        let why = match text.find(['\r', '\n']) {
+            _ if len == 0 => "is empty".to_owned(),
+            _ if len > Until::MAX => {
+                format!("has {len} bytes, at most {} are compared", Until::MAX)
+            }
+            Some(at) => format!("has a line end after {at} bytes, lines are looked at one by one"),
+            None => return Ok(Until(text.to_owned())),
+        };
+        Err(BootError::Until { why })
+    }
+}
 
 /// When what was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +52,8 @@ pub(super) struct Seen {
     pub(super) first_byte: Option<Instant>,
     pub(super) user_space: Option<Instant>,
     pub(super) until: Option<Instant>,
-    /// Whether the kernel said that it panics: `vpanic`, kernel/panic.c, at the most urgent level.
+    /// Whether the kernel said that it panics, at the beginning of a line or after a time stamp; within a line a program
+    /// may say so.
     pub(super) panicked: bool,
 }
 
@@ -32,16 +67,16 @@ struct State {
 /// The far end of the serial port.
 #[derive(Debug, Default)]
 pub(super) struct Console {
-    until: Option<Vec<u8>>,
+    until: Option<Until>,
     state: Mutex<State>,
     room: Condvar,
 }
 
 impl Console {
     /// Looks for the text `until`, if there is one.
-    pub(super) fn new(until: Option<&str>) -> Console {
+    pub(super) fn new(until: Option<Until>) -> Console {
         Console {
-            until: until.map(|text| text.as_bytes().to_vec()),
+            until,
             ..Default::default()
         }
     }
@@ -59,8 +94,9 @@ impl Console {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.due.extend_from_slice(bytes);
+        let until = self.until.as_ref().map(|until| until.0.as_bytes());
         for &byte in bytes {
-            state.take(byte, self.until.as_deref());
+            state.take(byte, until);
         }
         state.seen.until.is_some()
     }
@@ -92,7 +128,7 @@ impl State {
             self.line.drain(..LINE_MAX / 2);
         }
         self.line.push(byte);
-        self.seen.panicked |= self.line.ends_with(b"Kernel panic - not syncing");
+        self.seen.panicked |= says_panic(&self.line);
         if self.seen.until.is_none() && until.is_some_and(|until| self.line.ends_with(until)) {
             self.seen.until = now();
         }
@@ -104,6 +140,11 @@ impl State {
             self.seen.user_space = now();
         }
     }
+}
+
+fn says_panic(line: &[u8]) -> bool {
+    let before = line.strip_suffix(PANIC);
+    before.is_some_and(|before| before.is_empty() || before.ends_with(STAMP_END))
 }
 
 fn contains(line: &[u8], text: &[u8]) -> bool {
@@ -124,13 +165,66 @@ mod tests {
         let console = Console::new(None);
         console.put(b"[    1.5] Kernel panic\r\n - not syncing", &NEVER);
         assert!(!console.seen().panicked);
-        console.put(b"\r\n[    1.5] Kernel panic - not syncing: VFS\r\n", &NEVER);
-        assert!(console.seen().panicked);
+        // However it is cut, and behind a prompt without an end, too.
+        for said in [
+            "\r\n[    1.5] Kernel panic - not syncing: VFS\r\n",
+            "\r\nKernel panic - not syncing: VFS\r\n",
+            "\r\n# [    1.5][   T1] Kernel panic - not syncing",
+        ] {
+            let console = Console::new(None);
+            for byte in said.bytes() {
+                assert!(!console.seen().panicked, "{said}");
+                console.put(&[byte], &NEVER);
+                if console.seen().panicked {
+                    break;
+                }
+            }
+            assert!(console.seen().panicked, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_quotes_a_panic_is_none() {
+        let console = Console::new(None);
+        for said in [
+            "grep: Kernel panic - not syncing\r\n",
+            "'Kernel panic - not syncing'\r\n",
+            "Kernel panic - not sync\r\n",
+        ] {
+            console.put(said.as_bytes(), &NEVER);
+            assert!(!console.seen().panicked, "{said}");
+        }
+    }
+
+    #[test]
+    fn text_that_could_not_be_found_is_refused() {
+        for (text, why) in [
+            (String::new(), "is empty"),
+            ("a".repeat(Until::MAX + 1), "has 2049 bytes, at most 2048"),
+            ("ab\nc".to_owned(), "line end after 2 bytes"),
+            ("\r".to_owned(), "line end after 0 bytes"),
+        ] {
+            let error = Until::new(&text).expect_err("never found");
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(error.class(), prezero_memory::Class::Usage);
+            assert!(error.fix().is_some());
+        }
+    }
+
+    #[test]
+    fn the_longest_text_is_found_wherever_a_line_has_it() {
+        let text = "x".repeat(Until::MAX - 1) + "y";
+        for before in [0, 1, Until::MAX, LINE_MAX - 1, LINE_MAX, LINE_MAX + 1] {
+            let console = Console::new(Until::new(&text).ok());
+            console.put(&vec![b'-'; before], &NEVER);
+            console.drain();
+            assert!(console.put(text.as_bytes(), &NEVER), "after {before} bytes");
+        }
     }
 
     #[test]
     fn text_is_found_wherever_it_is_cut() {
-        let console = Console::new(Some("login: "));
+        let console = Console::new(Until::new("login: ").ok());
         assert!(!console.put(b"\r\nhost lo", &NEVER));
         assert!(!console.put(b"gin:", &NEVER));
         assert!(console.put(b" ", &NEVER));
@@ -141,7 +235,7 @@ mod tests {
 
     #[test]
     fn text_is_found_at_the_end_of_a_line_without_end() {
-        let console = Console::new(Some("end"));
+        let console = Console::new(Until::new("end").ok());
         for _ in 0..3 * LINE_MAX {
             assert!(!console.put(b"-", &NEVER));
             console.drain();

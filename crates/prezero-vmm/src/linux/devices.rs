@@ -10,12 +10,12 @@ use vm_superio::serial::NoEvents;
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::LinuxEnd;
 use super::console::Console;
 use super::layout::{
     DEBUG_EXIT_PORT, I8042_COMMAND, I8042_DATA, PVPANIC_PORT, RESET_PORT, RESET_VALUE,
     S5_SLEEP_TYPE, SERIAL_PORT, SERIAL_PORTS, SLEEP_CONTROL_PORT, SLEEP_STATUS_PORT,
 };
+use super::report::LinuxEnd;
 
 /// Written to the keyboard controller: pull the reset line.
 const I8042_RESET: u8 = 0xfe;
@@ -38,35 +38,74 @@ impl Trigger for Interrupt {
     }
 }
 
+/// Registers of the serial port, and the bits of them that decide whether input is welcome.
+const LINE_STATUS: u8 = 5;
+const INTERRUPT_ENABLE: u8 = 1;
+const RECEIVED_DATA: u8 = 1;
+const LINE_CONTROL: u8 = 3;
+const DIVISOR_LATCH: u8 = 1 << 7;
+const MODEM_CONTROL: u8 = 4;
+const LOOPBACK: u8 = 1 << 4;
+/// A guest without interrupts that asks so often in a row waits for input. One that writes asks once for each byte.
+const POLLS: u32 = 100;
+
+/// The serial port. Its output goes into a buffer, which is emptied into the console when the lock is free again.
+#[derive(Debug)]
+struct Port {
+    serial: Serial<Interrupt, NoEvents, Vec<u8>>,
+    /// How often the line status was read since the last write.
+    polls: u32,
+}
+
+impl Port {
+    /// How many bytes of input it has room for: none as long as the guest does not wait for any, by an interrupt or
+    /// by asking again and again. What a driver finds when it starts it throws away (`serial8250_do_startup`), and what
+    /// comes while the port talks to itself is lost.
+    fn room(&mut self) -> usize {
+        let latch = self.serial.read(LINE_CONTROL) & DIVISOR_LATCH != 0;
+        let by_interrupt = !latch && self.serial.read(INTERRUPT_ENABLE) & RECEIVED_DATA != 0;
+        let loopback = self.serial.read(MODEM_CONTROL) & LOOPBACK != 0;
+        match !loopback && (by_interrupt || self.polls >= POLLS) {
+            true => self.serial.fifo_capacity(),
+            false => 0,
+        }
+    }
+}
+
 /// All devices of a machine, for all its vCPUs.
 #[derive(Debug)]
 pub(super) struct Devices {
-    /// Its output goes into a buffer, which is emptied into the console when the lock is free again.
-    serial: Mutex<Serial<Interrupt, NoEvents, Vec<u8>>>,
+    serial: Mutex<Port>,
     pub(super) console: Console,
 }
 
 impl Devices {
     pub(super) fn new(interrupt: Interrupt, console: Console) -> Devices {
         Devices {
-            serial: Mutex::new(Serial::new(interrupt, Vec::new())),
+            serial: Mutex::new(Port {
+                serial: Serial::new(interrupt, Vec::new()),
+                polls: 0,
+            }),
             console,
         }
     }
 
-    fn serial(&self) -> MutexGuard<'_, Serial<Interrupt, NoEvents, Vec<u8>>> {
+    fn serial(&self) -> MutexGuard<'_, Port> {
         self.serial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes of input the serial port has room for.
+    /// How many bytes of input the guest would take now.
     pub(super) fn input_room(&self) -> usize {
-        self.serial().fifo_capacity()
+        self.serial().room()
     }
 
-    /// Input for the guest, as many bytes as there is room for. What does not fit, or comes while the port talks to
-    /// itself, is lost, as on a line without flow control.
-    pub(super) fn input(&self, bytes: &[u8]) {
-        let _ = self.serial().enqueue_raw_bytes(bytes);
+    /// Input for the guest. Returns how many bytes of it were taken.
+    pub(super) fn input(&self, bytes: &[u8]) -> usize {
+        let mut port = self.serial();
+        let len = port.room().min(bytes.len());
+        // An interrupt that cannot be raised is seen by polling.
+        let _ = port.serial.enqueue_raw_bytes(&bytes[..len]);
+        len
     }
 
     /// A write of the guest to a port, or as many as there are bytes. Returns how the machine ends, if it does.
@@ -75,12 +114,13 @@ impl Devices {
         match port {
             _ if is_serial(port) => {
                 let written = {
-                    let mut serial = self.serial();
+                    let mut com1 = self.serial();
+                    com1.polls = 0;
                     for &byte in data {
                         // A buffer takes everything, and an interrupt that cannot be raised is seen by polling.
-                        let _ = serial.write(offset(port), byte);
+                        let _ = com1.serial.write(offset(port), byte);
                     }
-                    std::mem::take(serial.writer_mut())
+                    std::mem::take(com1.serial.writer_mut())
                 };
                 let found = !written.is_empty() && self.console.put(&written, stop);
                 found.then_some(LinuxEnd::Until)
@@ -104,10 +144,13 @@ impl Devices {
         };
         match port {
             _ if is_serial(port) => {
-                let mut serial = self.serial();
+                let mut com1 = self.serial();
+                if offset(port) == LINE_STATUS {
+                    com1.polls = com1.polls.saturating_add(1);
+                }
                 // More than one byte only where a string instruction reads one register again and again.
                 data.iter_mut()
-                    .for_each(|byte| *byte = serial.read(offset(port)));
+                    .for_each(|byte| *byte = com1.serial.read(offset(port)));
             }
             // Ready for a command, and no key was pressed.
             I8042_DATA | I8042_COMMAND => *first = 0,
@@ -128,6 +171,7 @@ fn offset(port: u16) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::console::Until;
     use super::*;
 
     static NEVER: AtomicBool = AtomicBool::new(false);
@@ -136,7 +180,10 @@ mod tests {
         let interrupt = EventFd::new(libc::EFD_NONBLOCK).expect("an eventfd");
         let seen = interrupt.try_clone().expect("its copy");
         (
-            Devices::new(Interrupt(interrupt), Console::new(until)),
+            Devices::new(
+                Interrupt(interrupt),
+                Console::new(until.map(|text| Until::new(text).expect("it can be found"))),
+            ),
             seen,
         )
     }
@@ -184,7 +231,7 @@ mod tests {
         let (devices, interrupt) = devices(None);
         devices.write(0x3f9, &[1], &NEVER);
         assert_eq!(devices.input_room(), 64);
-        devices.input(b"ab");
+        assert_eq!(devices.input(b"ab"), 2);
         assert_eq!(
             (interrupt.read().expect("raised"), devices.input_room()),
             (1, 62)
@@ -192,6 +239,42 @@ mod tests {
         let mut read = [0; 2];
         devices.read(0x3f8, &mut read);
         assert_eq!(&read, b"ab");
+    }
+
+    #[test]
+    fn input_waits_until_the_guest_does() {
+        let (devices, _) = devices(None);
+        let write = |port, byte| assert_eq!(devices.write(port, &[byte], &NEVER), None);
+        let mut read = [0];
+        // A driver that starts reads what there is, and so would lose it.
+        assert_eq!((devices.input_room(), devices.input(b"a")), (0, 0));
+        devices.read(0x3f8, &mut read);
+        // It enables its interrupt, changes the speed behind the latch, and talks to itself.
+        for (port, byte, room) in [
+            (0x3f9, 1, 64),
+            (0x3fb, 0x83, 0),
+            (0x3f9, 1, 0),
+            (0x3fb, 3, 64),
+            (0x3fc, 0x10, 0),
+            (0x3fc, 0, 64),
+            (0x3f9, 2, 0),
+        ] {
+            write(port, byte);
+            assert_eq!(devices.input_room(), room, "{port:#x} {byte:#x}");
+        }
+        // Without an interrupt, one that writes asks for each byte, and one that waits asks all the time.
+        for _ in 0..2 * POLLS {
+            devices.read(0x3fd, &mut read);
+            write(0x3f8, b'-');
+        }
+        assert_eq!(devices.input(b"a"), 0);
+        for _ in 0..POLLS {
+            devices.read(0x3fd, &mut read);
+        }
+        assert_eq!(devices.input(&[b'a'; 65]), 64);
+        assert_eq!(devices.input(b"b"), 0);
+        devices.read(0x3f8, &mut read);
+        assert_eq!((read, devices.input(b"bc")), (*b"a", 1));
     }
 
     #[test]

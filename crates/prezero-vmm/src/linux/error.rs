@@ -7,6 +7,8 @@ use prezero_memory::{ByteSize, Class};
 use thiserror::Error;
 use vm_memory::GuestMemoryError;
 
+use super::console::Until;
+
 /// Why a Linux guest cannot be started with this kernel, initramfs or command line. Nearly all of it is found before
 /// memory is touched.
 #[derive(Debug, Error)]
@@ -83,6 +85,23 @@ pub enum BootError {
         len: u64,
         /// What there is room for, in bytes.
         room: u64,
+        /// Where RAM would have to end for it, a guest address.
+        end: u64,
+        /// The first address after the RAM that begins at 0.
+        ram_end: u64,
+    },
+    /// The initramfs does not fit between the kernel and the highest address where that kernel looks for one.
+    #[error(
+        "The initramfs of {} does not fit below guest address {max:#x}, where this kernel wants it, in any memory: beside the kernel there is room for {}",
+        ByteSize(*.len), ByteSize(*.room)
+    )]
+    InitramfsTooHigh {
+        /// Its length in bytes.
+        len: u64,
+        /// What there would be room for, in bytes.
+        room: u64,
+        /// The first guest address that it may not have.
+        max: u64,
     },
     /// The command line is longer than the kernel takes.
     #[error("The kernel's command line has {len} bytes, at most {max} are possible")]
@@ -103,7 +122,10 @@ pub enum BootError {
         at: usize,
     },
     /// No vCPU was asked for, or more than a machine can have.
-    #[error("{cpus} vCPUs were asked for, a Linux guest of {nodes} nodes can have 1 to {max}")]
+    #[error(
+        "{cpus} vCPUs were asked for, a Linux guest of {nodes} NUMA nodes can have 1 to {max}: {}",
+        why_so_few(*.by_kvm)
+    )]
     VcpuCount {
         /// What was asked for.
         cpus: u32,
@@ -111,6 +133,29 @@ pub enum BootError {
         nodes: usize,
         /// The limit.
         max: u32,
+        /// Whether it is KVM's (`KVM_CAP_MAX_VCPUS`), not that of APIC ids of 8 bits.
+        by_kvm: bool,
+    },
+    /// The tables that say which CPUs and memory are on which node are larger than the area they are in.
+    #[error(
+        "{nodes} NUMA nodes need {} of ACPI tables, there is room for {}, which is {max} nodes",
+        ByteSize(*.bytes), ByteSize(*.room)
+    )]
+    TooManyNodes {
+        /// The guest's NUMA nodes.
+        nodes: usize,
+        /// What their tables take, in bytes.
+        bytes: u64,
+        /// What there is room for, in bytes.
+        room: u64,
+        /// Nodes whose tables fit.
+        max: usize,
+    },
+    /// The text that is to end the machine would never be found.
+    #[error("The text to wait for on the guest's console {why}")]
+    Until {
+        /// What is wrong with it.
+        why: String,
     },
     /// The memory map has more entries than a kernel takes.
     #[error("The guest's memory has {ranges} ranges, at most {max} are possible")]
@@ -142,7 +187,25 @@ pub enum BootError {
     },
 }
 
+fn why_so_few(by_kvm: bool) -> &'static str {
+    match by_kvm {
+        true => "KVM offers no more here",
+        false => "APIC ids have 8 bits, and each node's begin at a power of two",
+    }
+}
+
 impl BootError {
+    /// Where the guest's memory would have to end, a guest address, and how many bytes more that is. None where more
+    /// memory does not help.
+    #[must_use]
+    pub fn wants_memory(&self) -> Option<(u64, u64)> {
+        match self {
+            BootError::KernelTooLarge { end, ram_end }
+            | BootError::InitramfsTooLarge { end, ram_end, .. } => Some((*end, end - ram_end)),
+            _ => None,
+        }
+    }
+
     /// What kind of error it is.
     #[must_use]
     pub fn class(&self) -> Class {
@@ -173,13 +236,22 @@ impl BootError {
                 "copy it again: `ls -l {0}`, `sha256sum {0}`",
                 path.display()
             )),
-            BootError::KernelTooLarge { end, .. } => Some(format!(
-                "`--memory {}M` or more",
-                end.next_multiple_of(64 << 20) >> 20
+            BootError::KernelTooLarge { end, .. } | BootError::InitramfsTooLarge { end, .. } => {
+                Some(format!(
+                    "`--memory {}M` or more",
+                    end.next_multiple_of(64 << 20) >> 20
+                ))
+            }
+            BootError::InitramfsTooHigh { room, .. } => Some(format!(
+                "`--initramfs FILE` of {} MiB at most: compress it, or leave out what the guest does not need",
+                room >> 20
             )),
-            BootError::InitramfsTooLarge { len, room } => Some(format!(
-                "at least {} MiB more of `--memory`, or a smaller initramfs",
-                (len - room).div_ceil(1 << 20)
+            BootError::TooManyNodes { max, .. } => {
+                Some(format!("{max} times `--memory-zone` at most"))
+            }
+            BootError::Until { .. } => Some(format!(
+                "`--until STRING` with 1 to {} bytes of one line",
+                Until::MAX
             )),
             BootError::VcpuCount { max, .. } => Some(format!("`--cpus N` with N from 1 to {max}")),
             BootError::CmdlineTooLong { max, .. } => {

@@ -47,15 +47,28 @@ impl Initramfs {
         self.len == 0
     }
 
-    /// The highest place between two guest addresses: kernels unpack themselves at low ones.
-    pub(super) fn place(&self, from: u64, to: u64) -> Result<u64, BootError> {
-        let from = from.next_multiple_of(PAGE);
-        let at = to.checked_sub(self.len).map(|at| at & !(PAGE - 1));
-        at.filter(|&at| at >= from)
-            .ok_or(BootError::InitramfsTooLarge {
-                len: self.len,
-                room: to.saturating_sub(from),
-            })
+    /// The highest place from `from` on that ends at `ram_end`, the end of RAM, and at `max`, which is the kernel's limit:
+    /// kernels unpack themselves at low places.
+    pub(super) fn place(&self, from: u64, ram_end: u64, max: u64) -> Result<u64, BootError> {
+        let (len, from) = (self.len, from.next_multiple_of(PAGE));
+        let at = ram_end.min(max).checked_sub(len).map(|at| at & !(PAGE - 1));
+        if let Some(at) = at.filter(|&at| at >= from) {
+            return Ok(at);
+        }
+        let end = from.saturating_add(len);
+        Err(match end > max & !(PAGE - 1) {
+            true => BootError::InitramfsTooHigh {
+                len,
+                room: max.saturating_sub(from),
+                max,
+            },
+            false => BootError::InitramfsTooLarge {
+                len,
+                room: ram_end.saturating_sub(from),
+                end: end.next_multiple_of(PAGE),
+                ram_end,
+            },
+        })
     }
 
     pub(super) fn load<M: GuestMemoryBackend>(

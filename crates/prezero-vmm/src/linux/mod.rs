@@ -36,7 +36,7 @@
 //!     input: None,
 //! };
 //! let report = linux.run(vm, memory, &LinuxRun::default(), &control)?;
-//! assert_eq!(report.end, LinuxEnd::PowerOff);
+//! assert_eq!(report.end?, LinuxEnd::PowerOff);
 //! # Ok(())
 //! # }
 //! ```
@@ -49,11 +49,13 @@ mod devices;
 mod elf;
 mod error;
 mod initramfs;
+mod input;
 mod kernel;
 mod layout;
 mod memory_map;
 mod monitor;
 mod registers;
+mod report;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -67,10 +69,13 @@ use prezero_memory::IdSet;
 use vm_memory::{ByteValued, Bytes, GuestAddress, GuestMemory, GuestMemoryBackend};
 use vmm_sys_util::eventfd::EventFd;
 
+pub use self::console::Until;
 pub use self::error::BootError;
 pub use self::initramfs::Initramfs;
+pub use self::input::Input;
 pub use self::kernel::{BootProtocol, Kernel};
-pub use self::monitor::{Input, LinuxControl};
+pub use self::monitor::LinuxControl;
+pub use self::report::{LinuxEnd, LinuxReport};
 
 use self::acpi::Tables;
 use self::boot_params::Told;
@@ -113,57 +118,13 @@ pub struct LinuxRequest {
     pub nodes: Vec<GuestNode>,
 }
 
-/// How a Linux guest ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LinuxEnd {
-    /// It powered off.
-    PowerOff,
-    /// It reset itself.
-    Reset,
-    /// It reset itself, and asked for a warm one, which a kernel does after a panic if its command line has
-    /// `reboot=panic_warm` (and after any other reset with `reboot=warm`).
-    WarmReset,
-    /// It said that it panicked, by the panic device, or on its console before it reset itself.
-    Panic,
-    /// A vCPU met an exception while it handled an exception, twice over; a kernel with `reboot=t` does so on purpose.
-    TripleFault {
-        /// Which vCPU, counted from 0.
-        cpu: u32,
-    },
-    /// A program of the guest wrote this byte to the debug exit port, 0xf4.
-    DebugExit(u8),
-    /// The text that was looked for has come.
-    Until,
-}
-
-/// What became of a Linux guest. Times are the host's.
-#[derive(Clone, Debug)]
-pub struct LinuxReport {
-    /// How it ended.
-    pub end: LinuxEnd,
-    /// Just before the first vCPU entered the kernel.
-    pub started: Option<Instant>,
-    /// The first byte on the serial port.
-    pub first_byte: Option<Instant>,
-    /// When the kernel said that it runs its first program (`Run /init as init process`, at the log level that Linux
-    /// has without `quiet`).
-    pub user_space: Option<Instant>,
-    /// When the text that was looked for had come.
-    pub until: Option<Instant>,
-    /// When the guest had ended.
-    pub ended: Instant,
-    /// The guest node of each vCPU, and the host CPUs that its thread was found to be kept to.
-    pub vcpus: Vec<(u32, IdSet)>,
-}
-
 /// How a Linux guest is run.
 #[derive(Clone, Debug, Default)]
 pub struct LinuxRun {
     /// Host CPUs for the thread of each vCPU; those without run where the caller may.
     pub affinity: Vec<IdSet>,
     /// Text on the serial port that ends the machine.
-    pub until: Option<String>,
+    pub until: Option<Until>,
 }
 
 /// A Linux guest that fits into its memory, and later is in it.
@@ -172,6 +133,7 @@ pub struct Linux {
     request: LinuxRequest,
     topology: Topology,
     map: Vec<MapEntry>,
+    tables: Tables,
     /// Where the initramfs is to be.
     initramfs_at: Option<u64>,
     first: Option<Registers>,
@@ -209,13 +171,14 @@ impl Linux {
         if end > ram_end {
             return Err(BootError::KernelTooLarge { end, ram_end });
         }
-        let top = ram_end.min(request.kernel.initramfs_end());
+        let max = request.kernel.initramfs_end();
         let initramfs_at = match &request.initramfs {
-            Some(initramfs) => Some(initramfs.place(end, top)?),
+            Some(initramfs) => Some(initramfs.place(end, ram_end, max)?),
             None => None,
         };
         Ok(Linux {
             map: memory_map(&ram)?,
+            tables: Tables::build(&topology, &request.nodes)?,
             request,
             topology,
             initramfs_at,
@@ -309,7 +272,7 @@ impl Linux {
                 write(mem, MEMORY_MAP, &map)?;
             }
         }
-        for (gpa, table) in Tables::build(&self.topology, &self.request.nodes).iter() {
+        for (gpa, table) in self.tables.iter() {
             write(mem, gpa, table)?;
         }
         self.first = Some(registers::first(protocol, loaded.entry));
@@ -321,7 +284,8 @@ impl Linux {
     ///
     /// # Errors
     ///
-    /// A slot is missing, nothing has been loaded, a vCPU cannot be created or fails; `control` says to stop.
+    /// A slot is missing, nothing has been loaded, or a thread or device cannot be made: the guest has not run. What goes
+    /// wrong from there on, also that `control` says to stop, is the report's [`end`](LinuxReport::end).
     pub fn run<M: GuestMemory + ?Sized>(
         self,
         vm: &Vm,
@@ -345,7 +309,7 @@ impl Linux {
         let machine = Arc::new(Machine {
             vm: vm.clone(),
             topology: self.topology,
-            devices: Devices::new(Interrupt(interrupt), Console::new(run.until.as_deref())),
+            devices: Devices::new(Interrupt(interrupt), Console::new(run.until.clone())),
             first: self.first.ok_or(GuestError::NotLoaded)?,
             affinity: affinity.map(Option::unwrap_or_default).collect(),
             wake: event()?,
@@ -365,12 +329,7 @@ impl Linux {
         let seen = machine.devices.console.seen();
         let places = self.topology.places().zip(&machine.placed);
         Ok(LinuxReport {
-            end: match end? {
-                // With `panic=1` and any other way of reset a kernel only says so on its console.
-                LinuxEnd::Reset if seen.panicked => LinuxEnd::Panic,
-                LinuxEnd::Reset if wants_warm_reset(mem) => LinuxEnd::WarmReset,
-                end => end,
-            },
+            end: end.map(|end| end.in_the_light_of(seen.panicked, wants_warm_reset(mem))),
             started: machine.started.get().copied(),
             first_byte: seen.first_byte,
             user_space: seen.user_space,

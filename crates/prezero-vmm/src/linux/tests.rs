@@ -85,7 +85,10 @@ impl Guest {
         control: &LinuxControl<'_>,
     ) -> (Vec<u8>, Result<LinuxReport, GuestError>) {
         let written = RefCell::new(Vec::new());
-        let on_output = |bytes: &[u8]| written.borrow_mut().extend_from_slice(bytes);
+        let on_output = |bytes: &[u8]| {
+            written.borrow_mut().extend_from_slice(bytes);
+            (control.on_output)(bytes);
+        };
         let control = LinuxControl {
             on_output: &on_output,
             ..*control

@@ -40,7 +40,12 @@ impl Topology {
             .find(|&cpus| fits(cpus));
         let max = max.unwrap_or(1);
         if cpus == 0 || cpus > max {
-            return Err(BootError::VcpuCount { cpus, nodes, max });
+            return Err(BootError::VcpuCount {
+                cpus,
+                nodes,
+                max,
+                by_kvm: max == kvm_max,
+            });
         }
         Ok(topology(cpus))
     }
@@ -132,12 +137,20 @@ mod tests {
     #[test]
     fn what_needs_an_x2apic_is_refused_with_the_limit() {
         assert!(Topology::new(255, 1, 1024).is_ok());
-        for (cpus, nodes, kvm, limit) in [(256, 1, 1024, 255), (0, 1, 1024, 255), (9, 1, 8, 8)] {
+        for (cpus, nodes, kvm, limit, by_kvm) in [
+            (256, 1, 1024, 255, false),
+            (0, 1, 1024, 255, false),
+            (9, 1, 8, 8, true),
+            (255, 1, 254, 254, true),
+        ] {
             let error = Topology::new(cpus, nodes, kvm).expect_err("too many");
-            assert!(
-                matches!(error, BootError::VcpuCount { max, .. } if max == limit),
-                "{error}"
-            );
+            let BootError::VcpuCount {
+                max, by_kvm: found, ..
+            } = error
+            else {
+                panic!("{error}");
+            };
+            assert_eq!((max, found), (limit, by_kvm), "{error}");
         }
         // Three packages of 64 and a fourth with 63.
         assert!(Topology::new(255, 4, 1024).is_ok());

@@ -10,10 +10,10 @@ use kvm_ioctls::{Cap, VcpuExit};
 use prezero_memory::IdSet;
 use vmm_sys_util::eventfd::EventFd;
 
-use super::LinuxEnd;
 use super::cpuid::{self, Extras};
 use super::devices::Devices;
 use super::registers;
+use super::report::LinuxEnd;
 use super::topology::Topology;
 use crate::error::GuestError;
 use crate::sys;

@@ -26,8 +26,9 @@ use acpi_tables::rsdp::Rsdp;
 use acpi_tables::xsdt::XSDT;
 
 use super::GuestNode;
+use super::error::BootError;
 use super::layout::{
-    ACPI_TABLES, IO_APIC, LOCAL_APIC, RESET_PORT, RESET_VALUE, RSDP, SLEEP_CONTROL_PORT,
+    ACPI_TABLES, HIGH_RAM, IO_APIC, LOCAL_APIC, RESET_PORT, RESET_VALUE, RSDP, SLEEP_CONTROL_PORT,
     SLEEP_STATUS_PORT,
 };
 use super::topology::Topology;
@@ -44,8 +45,37 @@ const BOOT_FLAGS: u16 = 1 << 2 | 1 << 4 | 1 << 5;
 pub(super) struct Tables(Vec<(u64, Vec<u8>)>);
 
 impl Tables {
-    /// The tables of a machine.
-    pub(super) fn build(topology: &Topology, nodes: &[GuestNode]) -> Tables {
+    /// The tables of a machine, if they fit into the area that the memory map reserves for them.
+    pub(super) fn build(topology: &Topology, nodes: &[GuestNode]) -> Result<Tables, BootError> {
+        let end = |nodes: &[GuestNode]| Tables::of(topology, nodes).end();
+        let tables = Tables::of(topology, nodes);
+        if tables.end() <= HIGH_RAM {
+            return Ok(tables);
+        }
+        // Their length grows with every node.
+        let (mut max, mut too_many) = (1, nodes.len());
+        while max + 1 < too_many {
+            let middle = max.midpoint(too_many);
+            match end(&nodes[..middle]) <= HIGH_RAM {
+                true => max = middle,
+                false => too_many = middle,
+            }
+        }
+        Err(BootError::TooManyNodes {
+            nodes: nodes.len(),
+            bytes: tables.end() - ACPI_TABLES,
+            room: HIGH_RAM - ACPI_TABLES,
+            max,
+        })
+    }
+
+    /// The first address after them.
+    fn end(&self) -> u64 {
+        let ends = self.iter().map(|(gpa, bytes)| gpa + bytes.len() as u64);
+        ends.max().unwrap_or(ACPI_TABLES)
+    }
+
+    fn of(topology: &Topology, nodes: &[GuestNode]) -> Tables {
         let mut tables = Tables(Vec::new());
         let mut next = ACPI_TABLES;
         let mut add = |tables: &mut Tables, bytes: Vec<u8>| {

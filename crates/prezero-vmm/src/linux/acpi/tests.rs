@@ -5,7 +5,7 @@ use std::process::Command;
 
 use prezero_testkit::skip;
 
-use super::super::layout::{HIGH_RAM, LOW_RAM_END};
+use super::super::layout::LOW_RAM_END;
 use super::*;
 
 const GIB: u64 = 1 << 30;
@@ -28,7 +28,7 @@ fn nodes() -> [GuestNode; 3] {
 
 fn tables(cpus: u32, nodes: &[GuestNode]) -> Tables {
     let topology = Topology::new(cpus, nodes.len(), 1024).expect("it fits");
-    Tables::build(&topology, nodes)
+    Tables::build(&topology, nodes).expect("they fit")
 }
 
 fn by_name(tables: &Tables) -> BTreeMap<String, (u64, Vec<u8>)> {
@@ -102,6 +102,36 @@ fn tables_lie_in_reserved_memory_and_do_not_overlap() {
     );
 }
 
+/// So many nodes of 2 MiB one after the other.
+fn small_nodes(count: usize) -> Vec<GuestNode> {
+    let at = |n: usize| (n as u64) << 21;
+    (0..count).map(|n| node(&[(at(n), 2 << 20)], &[])).collect()
+}
+
+#[test]
+fn tables_that_do_not_fit_are_refused_with_the_number_of_nodes_that_do() {
+    let topology = |nodes| Topology::new(2, nodes, 1024).expect("it fits");
+    let build = |nodes| Tables::build(&topology(nodes), &small_nodes(nodes));
+    let error = build(400).expect_err("too many");
+    let BootError::TooManyNodes {
+        bytes, room, max, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    // The distances of 400 nodes alone are 160000.
+    assert!(bytes > 160_000 && room == 131_008, "{error}");
+    assert_eq!(error.class(), prezero_memory::Class::Usage);
+    assert!(
+        error
+            .fix()
+            .is_some_and(|fix| fix.contains(&max.to_string()))
+    );
+    let last = build(max).expect("so many fit");
+    assert!(last.end() <= HIGH_RAM);
+    assert!(build(max + 1).is_err());
+}
+
 #[test]
 fn power_off_and_reset_are_ports_of_a_reduced_platform() {
     let tables = by_name(&tables(1, &nodes()[..1]));
@@ -153,7 +183,7 @@ fn affinity_follows_zones_and_topology() {
     assert_eq!(slit[44..], [10, 21, 31, 21, 10, 11, 31, 11, 10]);
 }
 
-/// ACPICA's own disassembler reads them, and finds nothing odd.
+/// ACPICA's own disassembler reads them, its compiler what that wrote, and both find nothing odd.
 #[test]
 fn iasl_decodes_every_table() {
     if Command::new("iasl").arg("-v").output().is_err() {
@@ -162,9 +192,11 @@ fn iasl_decodes_every_table() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let mut said = String::new();
-    for (name, (_, table)) in by_name(&tables(3, &nodes())) {
-        if name != "RSD " {
-            said.push_str(&decode(dir.path(), &name, &table));
+    for tables in [tables(3, &nodes()), tables(255, &small_nodes(1))] {
+        for (name, (_, table)) in by_name(&tables) {
+            if name != "RSD " {
+                said.push_str(&decode(dir.path(), &name, &table));
+            }
         }
     }
     for expected in [
@@ -192,17 +224,26 @@ fn iasl_decodes_every_table() {
 fn decode(dir: &Path, name: &str, table: &[u8]) -> String {
     let file = dir.join(name);
     fs::write(&file, table).expect("written");
-    let decoded = Command::new("iasl")
-        .arg("-d")
-        .arg(&file)
-        .output()
-        .expect("iasl runs");
-    assert!(decoded.status.success(), "{decoded:?}");
+    let iasl = |arguments: &[&str], file: &Path| {
+        let mut iasl = Command::new("iasl");
+        let ran = iasl.args(arguments).arg(file).output().expect("iasl runs");
+        assert!(ran.status.success(), "{name}: {ran:?}");
+        ran
+    };
+    let decoded = iasl(&["-d"], &file);
     let text = fs::read_to_string(file.with_extension("dsl")).expect("decoded");
     let errors = String::from_utf8_lossy(&decoded.stderr).into_owned();
     // What iasl says of its version and files is no complaint.
     let complaints = errors
         .lines()
         .filter(|line| line.contains("arning") || line.contains("rror"));
-    text + &complaints.collect::<String>()
+    let complaints = complaints.collect::<String>();
+    // The compiler looks closer than the disassembler, and counts.
+    let compiled = iasl(&[], &file.with_extension("dsl"));
+    let counts = String::from_utf8_lossy(&compiled.stdout).into_owned();
+    assert!(
+        counts.contains("0 Errors, 0 Warnings"),
+        "{name}: {counts} {compiled:?}"
+    );
+    text + &complaints
 }

@@ -1,5 +1,6 @@
 //! How guests end, and what is known of them then.
 
+use std::cell::Cell;
 use std::io::{Write, pipe};
 use std::os::fd::AsFd;
 use std::thread;
@@ -9,11 +10,25 @@ use super::*;
 /// The end of a guest of one vCPU with this code, and what it wrote.
 fn end_of(kvm: &Kvm, code: &[u8], until: Option<&str>) -> (Vec<u8>, LinuxReport) {
     let run = LinuxRun {
-        until: until.map(str::to_owned),
+        until: until.map(|text| Until::new(text).expect("it can be found")),
         ..Default::default()
     };
     let (written, report) = Guest::new(kvm, 1, code).run(&run, &patient());
     (written, report.expect("it ended"))
+}
+
+#[track_caller]
+fn is_ended(report: &LinuxReport) -> LinuxEnd {
+    *report.end.as_ref().expect("it ended by itself")
+}
+
+/// Whatever ended it, what it did by then is known.
+#[track_caller]
+fn is_stopped(ended: Result<LinuxReport, GuestError>) -> GuestError {
+    let report = ended.expect("it ran");
+    assert!(report.started.is_some_and(|at| at < report.ended));
+    assert!(report.vcpus.iter().all(|(_, cpus)| !cpus.is_empty()));
+    report.end.expect_err("it was stopped")
 }
 
 #[test]
@@ -33,10 +48,37 @@ fn ends_are_told_apart() {
     ] {
         let code = [print("hello"), code, FOREVER.to_vec()].concat();
         let (written, report) = end_of(&kvm, &code, None);
-        assert_eq!((written, report.end), (b"hello".to_vec(), end));
+        assert_eq!((&written[..], is_ended(&report)), (&b"hello"[..], end));
         assert!(report.started < report.first_byte);
         assert!(report.first_byte <= Some(report.ended));
         assert_eq!((report.user_space, report.until), (None, None));
+    }
+}
+
+#[test]
+fn what_the_kernel_said_before_tells_a_panic() {
+    let Some(kvm) = kvm() else { return };
+    let said = "[    1.5] Kernel panic - not syncing: VFS\n";
+    for (said, code, end) in [
+        (said, out(0x64, 0xfe), LinuxEnd::Panic),
+        (said, out(0x602, 1), LinuxEnd::Panic),
+        // `reboot=t`
+        (said, FAULT.to_vec(), LinuxEnd::Panic),
+        // No kernel that panics powers off: a program wrote that.
+        (said, out(0x600, 0x34), LinuxEnd::PowerOff),
+        (
+            "test: Kernel panic - not syncing\n",
+            out(0x64, 0xfe),
+            LinuxEnd::Reset,
+        ),
+    ] {
+        let code = [print(said), code, FOREVER.to_vec()].concat();
+        let (written, report) = end_of(&kvm, &code, None);
+        assert_eq!(
+            (&written[..], is_ended(&report)),
+            (said.as_bytes(), end),
+            "{said}"
+        );
     }
 }
 
@@ -49,7 +91,7 @@ fn the_text_that_is_looked_for_ends_the_machine() {
     ]
     .concat();
     let (written, report) = end_of(&kvm, &code, Some("login:"));
-    assert_eq!(report.end, LinuxEnd::Until);
+    assert_eq!(is_ended(&report), LinuxEnd::Until);
     assert_eq!(written, b"Run /init as init process\nlogin:");
     assert!(report.user_space > report.first_byte && report.until > report.user_space);
 }
@@ -70,7 +112,7 @@ fn a_guest_finds_what_it_is_told() {
     .concat();
     let code = [read, out(0x600, 0x34)].concat();
     let (written, report) = end_of(&kvm, &code, None);
-    assert_eq!(report.end, LinuxEnd::PowerOff);
+    assert_eq!(is_ended(&report), LinuxEnd::PowerOff);
     assert_eq!(String::from_utf8_lossy(&written), "console=ttyS0RSD PTR ");
 }
 
@@ -96,13 +138,54 @@ fn input_is_read_by_the_guest_and_ctrl_a_x_ends_it() {
         }),
         ..patient()
     };
-    let long = [b'-'; 1000];
-    write.write_all(&long).expect("written");
-    write.write_all(b"ab\x01\x01\x01x").expect("written");
+    // Ctrl-A twice is one for the guest, and the machine is to end once everything has come back.
+    let typed = [&[b'-'; 1000][..], b"ab\x01\x01"].concat();
+    write.write_all(&typed).expect("written");
+    let echoed = Cell::new(0);
+    let on_output = |bytes: &[u8]| {
+        echoed.set(echoed.get() + bytes.len());
+        if echoed.get() == 1003 {
+            write
+                .try_clone()
+                .and_then(|mut write| write.write_all(b"\x01x"))
+                .expect("typed");
+        }
+    };
+    let control = LinuxControl {
+        on_output: &on_output,
+        ..control
+    };
     let (written, ended) = Guest::new(&kvm, 1, &echo).run(&LinuxRun::default(), &control);
-    assert!(matches!(ended, Err(GuestError::Cancelled)), "{ended:?}");
-    // What had been typed just before the end may not have been echoed.
-    assert!(written.len() > 900 && written.starts_with(&long[..900]));
+    assert!(matches!(is_stopped(ended), GuestError::Cancelled));
+    assert_eq!(written, [&[b'-'; 1000][..], b"ab\x01"].concat());
+}
+
+/// A guest that takes nothing can be left, although its keys have nowhere to go.
+#[test]
+fn ctrl_a_x_ends_a_guest_that_does_not_listen() {
+    let Some(kvm) = kvm() else { return };
+    let (read, mut write) = pipe().expect("a pipe");
+    let control = LinuxControl {
+        input: Some(Input {
+            fd: read.as_fd(),
+            escape: true,
+        }),
+        ..patient()
+    };
+    write.write_all(&[b'-'; 9000]).expect("written");
+    let on_output = |_: &[u8]| {
+        let typed = write
+            .try_clone()
+            .and_then(|mut write| write.write_all(b"\x01x"));
+        typed.expect("typed");
+    };
+    let control = LinuxControl {
+        on_output: &on_output,
+        ..control
+    };
+    let code = [print("!"), FOREVER.to_vec()].concat();
+    let (_, ended) = Guest::new(&kvm, 1, &code).run(&LinuxRun::default(), &control);
+    assert!(matches!(is_stopped(ended), GuestError::Cancelled));
 }
 
 #[test]
@@ -123,14 +206,14 @@ fn a_guest_that_goes_on_for_ever_is_stopped() {
             });
             guest.run(&LinuxRun::default(), &control).1
         });
-        assert!(matches!(ended, Err(GuestError::Cancelled)), "{ended:?}");
+        assert!(matches!(is_stopped(ended), GuestError::Cancelled));
     }
     let control = LinuxControl {
         deadline: Some(Instant::now() + Duration::from_millis(50)),
         ..patient()
     };
     let (_, ended) = Guest::new(&kvm, 1, &FOREVER).run(&LinuxRun::default(), &control);
-    assert!(matches!(ended, Err(GuestError::LinuxDeadline)), "{ended:?}");
+    assert!(matches!(is_stopped(ended), GuestError::LinuxDeadline));
 }
 
 #[test]

@@ -149,6 +149,26 @@ fn kernel_and_initramfs_have_to_fit() {
         "{error}"
     );
     assert_eq!(error.class(), prezero_memory::Class::Shortage);
+    assert_eq!(error.fix().as_deref(), Some("`--memory 128M` or more"));
+    // So much more, and it fits.
+    let (end, more) = error.wants_memory().expect("memory helps");
+    assert_eq!((end, more), (65 * MIB + 4096, 4096));
+    assert_eq!(at(Some(MIB + 1), end), Some(64 * MIB));
+    // Kernel and initramfs between 64 MiB and 2 GiB: the largest, and one byte more, which no memory helps.
+    let most = (2 << 30) - 64 * MIB;
+    assert_eq!(at(Some(most), 3 << 30), Some(64 * MIB));
+    for ram in [65 * MIB, 3 << 30] {
+        let error = linux(Some(most + 1), ram).expect_err("too large");
+        assert!(
+            matches!(error, BootError::InitramfsTooHigh { room, .. } if room == most),
+            "{error}"
+        );
+        assert_eq!(error.class(), prezero_memory::Class::Usage);
+        assert!(error.fix().is_some_and(|fix| fix.contains("1984 MiB")));
+        assert_eq!(error.wants_memory(), None);
+    }
+    let error = linux(Some(most), 1 << 30).expect_err("too large");
+    assert_eq!(error.class(), prezero_memory::Class::Shortage);
 }
 
 #[test]
