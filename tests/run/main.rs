@@ -8,6 +8,7 @@ mod cgroup;
 mod cgroups;
 mod clear;
 mod command;
+mod console;
 mod contract;
 mod foreseen;
 mod guest;
