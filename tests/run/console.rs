@@ -30,6 +30,19 @@ fn talker() -> Vec<u8> {
     [&write_port(0x3f8, b'-')[..], &[0xeb, 0xfd]].concat()
 }
 
+/// Whether a thread of a process waits in write(2) (proc_pid_syscall(5)).
+fn writes(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let mut calls = tasks.flatten().map(|task| {
+        let call = fs::read_to_string(task.path().join("syscall"));
+        call.unwrap_or_default()
+    });
+    let write = format!("{} ", libc::SYS_write);
+    calls.any(|call| call.starts_with(&write))
+}
+
 #[test]
 fn a_signal_ends_a_run_whose_console_nobody_reads() {
     if !require_kvm() {
@@ -39,7 +52,9 @@ fn a_signal_ends_a_run_whose_console_nobody_reads() {
     let kernel = files.kernel(&talker());
     // With --json the console is stderr, where errors and warnings go, too.
     for json in [false, true] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let filling = vec![b'x'; sys::pipe_capacity(&writer)];
+        writer.write_all(&filling).expect("it fits");
         let json_or_not = if json { "--json" } else { "" };
         let mut command = prezero_run(&format!("{kernel} {json_or_not}"));
         command.stdin(Stdio::null());
@@ -49,12 +64,15 @@ fn a_signal_ends_a_run_whose_console_nobody_reads() {
         };
         let mut child = command.spawn().expect("it starts");
         drop(command);
-        // By then it has filled the pipe and stands still.
-        thread::sleep(Duration::from_millis(1500));
+        until("the console is written to", || writes(child.id()));
         sys::kill(child.id(), libc::SIGTERM);
         let start = Instant::now();
-        until("it ends", || child.try_wait().expect("a child").is_some());
-        assert!(start.elapsed() < Duration::from_secs(10));
+        let soon = Duration::from_secs(10);
+        while child.try_wait().expect("a child").is_none() && start.elapsed() < soon {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // It has no effect on one that has ended, as it should.
+        let _ = child.kill();
         let output = child.wait_with_output().expect("its output");
         assert_eq!(output.status.code(), Some(6));
         let lost = "bytes of the guest's console are lost";
