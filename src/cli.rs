@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Pool(PoolArgs),
     /// Run another monitor on a segment of the pool.
     Exec(ExecArgs),
+    /// Say the time of CLOCK_MONOTONIC in nanoseconds, and nothing else: for `bench vm`, about itself.
+    #[command(hide = true)]
+    Stamp,
 }
 
 const MEMORY_HELP: &str = "\

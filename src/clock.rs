@@ -1,5 +1,6 @@
 //! The clock that processes of one machine share: CLOCK_MONOTONIC (clock_gettime(2)).
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -11,6 +12,15 @@ pub(crate) fn now() -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanoseconds)
+}
+
+/// Says its reading in nanoseconds, just before it does, in a line.
+pub(crate) fn say() -> ExitCode {
+    let line = format!("{}\n", now().as_nanos());
+    match rustix::io::write(rustix::stdio::stdout(), line.as_bytes()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// What it read at a moment in the past.

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             Command::Bench(args) => commands::bench::main(&args),
             Command::Pool(args) => commands::pool::main(&args),
             Command::Exec(args) => commands::exec::main(&args),
+            Command::Stamp => clock::say(),
         },
         Err(error) => output::usage(&error),
     }

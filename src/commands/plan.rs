@@ -42,7 +42,12 @@ fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
     if let Some(path) = &args.from {
         let measured = Measurements::read(path)?;
         report.warnings.extend(measured.of_another_machine(&host));
-        report.estimate = Some(measured.predict(&request, &host)?);
+        let estimate = measured.predict(&request, &host)?;
+        let warnings = estimate.warnings();
+        report
+            .warnings
+            .extend(warnings.iter().map(ToString::to_string));
+        report.estimate = Some(estimate);
     }
     let mut dir = None;
     if root == Path::new("/") {

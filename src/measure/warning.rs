@@ -89,6 +89,21 @@ pub(crate) enum Warning {
     Hypervisor,
     /// Memory is on several nodes, each of which needs a worker.
     Spread { nodes: usize },
+    /// Predictions that say that a machine of no memory takes less than no time.
+    NegativeFixedCost {
+        rows: usize,
+        of: usize,
+        worst: String,
+        seconds: f64,
+    },
+    /// Predictions from sizes that were made at rates, in GB/s, which are far apart.
+    RatesApart {
+        rows: usize,
+        of: usize,
+        worst: String,
+        least: f64,
+        most: f64,
+    },
     /// What prezero's own report on a machine warns of.
     OfMachine { row: String, text: String },
     /// Measuring takes this part of the shortest pass, which `larger` makes longer.
@@ -204,6 +219,14 @@ impl fmt::Display for Warning {
             Self::Spread { nodes } => write!(
                 f,
                 "No node has enough for the largest machine, so memory is on {nodes} nodes with a worker each: no row has one worker, as the published baseline has (measure smaller ones, with --memory, or give one node more pages)"
+            ),
+            Self::NegativeFixedCost { rows, of, worst, seconds } => write!(
+                f,
+                "{rows} of {of} predictions have a fixed cost below nothing, {worst} one of {seconds:.4} s: larger machines were slower for each GiB, which no line shows; measure more and larger sizes (--memory)"
+            ),
+            Self::RatesApart { rows, of, worst, least, most } => write!(
+                f,
+                "{rows} of {of} predictions are from sizes made at rates far apart, {worst} at {least:.1} to {most:.1} GB/s: small errors there are large ones in what is predicted; measure larger sizes (--memory)"
             ),
             Self::OfMachine { row, text } => write!(f, "A machine of {row}: {text}"),
             Self::OwnCost { time, part, larger } => write!(
@@ -524,6 +547,19 @@ mod tests {
             },
             Warning::Hypervisor,
             Warning::Spread { nodes: 2 },
+            Warning::NegativeFixedCost {
+                rows: 1,
+                of: 2,
+                worst: text("a"),
+                seconds: -0.1,
+            },
+            Warning::RatesApart {
+                rows: 1,
+                of: 2,
+                worst: text("a"),
+                least: 1.0,
+                most: 2.0,
+            },
             Warning::OwnCost {
                 time: Duration::from_micros(100),
                 part: 0.02,

@@ -13,6 +13,7 @@ pub(crate) use self::chart::chart;
 use super::counters::counters;
 use super::figures::{Unique, plus_minus, table};
 use super::machine::machine;
+use super::own_cost::own_cost;
 use crate::measure::clear::counted;
 use crate::report::bench_vm::{PinsFacts, RowFacts, TimeFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, EstimateRow};
@@ -59,6 +60,12 @@ pub(crate) fn vm(out: &mut impl Write, report: &VmReport) -> io::Result<()> {
     counters(out, counted, report.counters_unavailable.as_ref())?;
     for peer in &report.peers {
         writeln!(out, "peer      {}: {}", peer.peer, peer.version)?;
+    }
+    if let Some(own) = &report.instrument {
+        own_cost(out, &own.prezero, "machine")?;
+        if let Some(peers) = &own.peers {
+            own_cost(out, peers, "peer's")?;
+        }
     }
     if let Some(pins) = &report.pins {
         self::pins(out, pins)?;
@@ -191,10 +198,17 @@ pub(super) fn estimate(out: &mut impl Write, estimate: &EstimateFacts) -> io::Re
     let from: Vec<String> = estimate.from_bytes.iter().map(spec).collect();
     writeln!(
         out,
-        "\nPredicted, not measured: {} on {} pages, by a line through {}\n",
+        "\nPredicted, not measured: {} on {} pages, by a line through {} ({})",
         ByteSize(estimate.bytes),
         ByteSize(estimate.page_size),
+        counted(from.len(), "size"),
         from.join(", ")
+    )?;
+    let factors = estimate.rows.iter().map(|row| row.factor);
+    let factor = factors.fold(0.0, f64::max);
+    writeln!(
+        out,
+        "It is {factor:.1} times the largest that was measured\n"
     )?;
     let head = ["", "created s", "fixed s", "s per GiB"];
     let head = head.iter().map(|name| (*name).to_owned()).collect();

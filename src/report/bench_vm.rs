@@ -7,6 +7,7 @@ use super::counters::{CountsFacts, UnavailableFacts};
 use super::estimate::EstimateFacts;
 use super::facts::{ErrorFacts, HostFacts};
 use super::machine::MachineFacts;
+use super::own_cost::InstrumentFacts;
 use super::run::nanoseconds;
 use crate::measure::counters::Scope;
 use crate::measure::stats::{Ratio, Summary, median};
@@ -30,6 +31,8 @@ pub(crate) struct VmReport {
     /// What a size that was not measured would take, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) estimate: Option<EstimateFacts>,
+    /// What timing itself adds to the creations.
+    pub(crate) instrument: Option<VmInstrumentFacts>,
     pub(crate) warnings: Vec<String>,
     /// What was left out, and why.
     pub(crate) notes: Vec<String>,
@@ -37,6 +40,16 @@ pub(crate) struct VmReport {
     pub(crate) counters_unavailable: Option<UnavailableFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorFacts>,
+}
+
+/// Of machines that say themselves when they are there, which are prezero's, and of others, whose words are
+/// read.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct VmInstrumentFacts {
+    #[serde(flatten)]
+    pub(crate) prezero: InstrumentFacts,
+    /// None where no other monitor was measured.
+    pub(crate) peers: Option<InstrumentFacts>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -179,6 +192,7 @@ impl VmReport {
             rows: Vec::new(),
             pins: None,
             estimate: None,
+            instrument: None,
             warnings: Vec::new(),
             notes: Vec::new(),
             counters_unavailable: None,

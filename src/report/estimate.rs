@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::bench_vm::RowFacts;
 use crate::failure::Failure;
 use crate::measure::estimate::{Point, predict};
+use crate::measure::warning::Warning;
+
+/// Rates that are further apart than this are not those of one line through the origin and a bit.
+const APART: f64 = 1.5;
 
 const GIB: f64 = 1_073_741_824.0;
 
@@ -35,6 +39,12 @@ pub(crate) struct EstimateRow {
     /// What does not depend on the size.
     pub(crate) fixed_ns: f64,
     pub(crate) ns_per_gib: f64,
+    /// The sizes that this way was measured at.
+    pub(crate) from_bytes: Vec<u64>,
+    /// All bytes over the time of creation at each of them, in GB/s.
+    pub(crate) rates_gbps: Vec<f64>,
+    /// How many times the largest of them the predicted size is.
+    pub(crate) factor: f64,
 }
 
 /// A measured row, as far as a prediction needs it. The fields are those of schema prezero/bench-vm/1.
@@ -88,8 +98,10 @@ impl EstimateFacts {
                 continue;
             }
             seen.push(*first);
+            let mut of_way: Vec<&MeasuredRow> = rows.iter().filter(alike).copied().collect();
+            of_way.sort_unstable_by_key(|row| row.bytes);
             #[allow(clippy::cast_precision_loss)] // a prediction
-            let points = rows.iter().filter(alike).map(|row| Point {
+            let points = of_way.iter().map(|row| Point {
                 at: row.bytes as f64 / GIB,
                 mean: row.creation_ns.mean,
                 stdev: row.creation_ns.stdev,
@@ -108,6 +120,14 @@ impl EstimateFacts {
                 creation_ns_stdev: predicted.stdev,
                 fixed_ns: predicted.intercept,
                 ns_per_gib: predicted.slope,
+                from_bytes: of_way.iter().map(|row| row.bytes).collect(),
+                #[allow(clippy::cast_precision_loss)]
+                rates_gbps: of_way
+                    .iter()
+                    .map(|row| row.bytes as f64 / row.creation_ns.mean)
+                    .collect(),
+                #[allow(clippy::cast_precision_loss)]
+                factor: bytes as f64 / of_way.last().map_or(f64::NAN, |row| row.bytes as f64),
             });
         }
         Ok(Self {
@@ -120,13 +140,56 @@ impl EstimateFacts {
     }
 }
 
+impl EstimateFacts {
+    /// What a reader should know before believing it.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let of = self.rows.len();
+        let name = |row: &EstimateRow| named(row.peer.as_deref(), &row.way, row.workers);
+        let mut found = Vec::new();
+        let negative: Vec<&EstimateRow> =
+            self.rows.iter().filter(|row| row.fixed_ns < 0.0).collect();
+        let worst = negative
+            .iter()
+            .min_by(|a, b| a.fixed_ns.total_cmp(&b.fixed_ns));
+        if let Some(worst) = worst {
+            found.push(Warning::NegativeFixedCost {
+                rows: negative.len(),
+                of,
+                worst: name(worst),
+                seconds: worst.fixed_ns / 1e9,
+            });
+        }
+        let apart = |row: &EstimateRow| {
+            let rates = || row.rates_gbps.iter().copied();
+            (
+                rates().fold(f64::INFINITY, f64::min),
+                rates().fold(0.0, f64::max),
+            )
+        };
+        let ratio = |row: &EstimateRow| apart(row).1 / apart(row).0;
+        let far: Vec<&EstimateRow> = self.rows.iter().filter(|row| ratio(row) > APART).collect();
+        if let Some(worst) = far.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))) {
+            let (least, most) = apart(worst);
+            found.push(Warning::RatesApart {
+                rows: far.len(),
+                of,
+                worst: name(worst),
+                least,
+                most,
+            });
+        }
+        found
+    }
+}
+
 fn name(row: &MeasuredRow) -> String {
-    let peer = row
-        .peer
-        .as_deref()
-        .map_or(String::new(), |peer| format!("{peer} "));
-    let workers = row.workers.map_or(String::new(), |n| format!(" {n}w"));
-    format!("{peer}{}{workers}", row.way)
+    named(row.peer.as_deref(), &row.way, row.workers)
+}
+
+fn named(peer: Option<&str>, way: &str, workers: Option<usize>) -> String {
+    let peer = peer.map_or(String::new(), |peer| format!("{peer} "));
+    let workers = workers.map_or(String::new(), |n| format!(" {n}w"));
+    format!("{peer}{way}{workers}")
 }
 
 fn same_way(row: &MeasuredRow, other: &MeasuredRow) -> bool {
@@ -178,6 +241,39 @@ mod tests {
         let wanted = [(Some(1), 1610.0, 10.0), (Some(2), 810.0, 10.0)];
         assert_eq!(figures.collect::<Vec<_>>(), wanted);
         assert_eq!(found.without, ["recycled-clean 2w"]);
+        let row = &found.rows[0];
+        assert_eq!(
+            (&*row.from_bytes, row.factor),
+            (&[1 << 30, 4 << 30][..], 4.0)
+        );
+        assert_eq!(row.rates_gbps.len(), 2);
+        assert!((row.rates_gbps[0] - GIB / 110.0).abs() < 1.0);
+        assert_eq!(found.warnings(), []);
+    }
+
+    #[test]
+    fn a_fixed_cost_below_nothing_and_rates_far_apart_are_said_of_the_worst() {
+        let rows = [
+            row("fresh", 1, 1, 90.0),
+            row("fresh", 1, 4, 410.0),
+            row("fresh", 2, 1, 40.0),
+            row("fresh", 2, 4, 410.0),
+            row("recycled-clean", 2, 1, 20.0),
+            row("recycled-clean", 2, 4, 23.0),
+        ];
+        let found = EstimateFacts::new(&rows, 2 << 20, 16 << 30).expect("two sizes");
+        let text: Vec<String> = found.warnings().iter().map(ToString::to_string).collect();
+        let [negative, apart] = &text[..] else {
+            panic!("{text:?}");
+        };
+        assert!(
+            negative.starts_with("2 of 3 ") && negative.contains("fresh 2w"),
+            "{negative}"
+        );
+        assert!(
+            apart.starts_with("2 of 3 ") && apart.contains("recycled-clean 2w"),
+            "{apart}"
+        );
     }
 
     #[test]

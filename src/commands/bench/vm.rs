@@ -16,14 +16,16 @@ use crate::commands::pool_place::whole_pages;
 use crate::failure::Failure;
 use crate::measure::machine::Watch;
 use crate::measure::repeat::{self, Repeat};
+use crate::measure::vm::null_child;
 use crate::measure::vm::pins;
 use crate::measure::vm::remarks::of_machines;
 use crate::measure::vm::sizes::{Placed, place};
 use crate::measure::vm::{self, Bench, CloudHypervisor, Measured, Pages, Place, Qemu, Ways};
 use crate::measure::warning::{self, Warning};
 use crate::output;
-use crate::report::bench_vm::{PinsFacts, VmReport};
+use crate::report::bench_vm::{PinsFacts, VmInstrumentFacts, VmReport};
 use crate::report::estimate::{EstimateFacts, MeasuredRow, too_few};
+use crate::report::own_cost::InstrumentFacts;
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchVmArgs) -> ExitCode {
@@ -95,6 +97,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         note(report, left_out);
     }
     report.set_rows(&outcome.rows, page.bytes());
+    own_cost(&outcome.rows, cancel, report)?;
     warn(report, of_rows(&outcome.rows, report));
     warn(report, of_machines(&outcome.rows, &report.warnings));
     files.write(
@@ -105,10 +108,13 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         pins::measure(&kept, &sizes, placed.pages, runs, cancel, done)
     })?;
     session::watched(report, &watch);
+    warn(report, pinned.warnings());
     report.pins = Some(PinsFacts::new(&pinned, page.bytes()));
     if let Some(bytes) = args.estimate {
         let rows: Vec<MeasuredRow> = report.rows.iter().map(MeasuredRow::from).collect();
-        report.estimate = Some(EstimateFacts::new(&rows, page.bytes(), bytes)?);
+        let estimate = EstimateFacts::new(&rows, page.bytes(), bytes)?;
+        warn(report, estimate.warnings());
+        report.estimate = Some(estimate);
     }
     Ok(())
 }
@@ -226,6 +232,33 @@ fn not_there(peer: &str, program: &OsStr, why: &str) -> String {
 fn note(report: &mut VmReport, note: String) {
     output::note(&note);
     report.notes.push(note);
+}
+
+/// What timing a child adds, beside the shortest creations that were measured.
+fn own_cost(rows: &[Measured], cancel: &Cancel, report: &mut VmReport) -> Result<(), Failure> {
+    let costs = null_child::measure(cancel)?;
+    let shortest = |of_peers: bool| {
+        let rows = rows
+            .iter()
+            .filter(|row| row.row.way.peer().is_some() == of_peers);
+        let samples = rows.flat_map(|row| &row.samples);
+        samples.map(|sample| sample.creation).min()
+    };
+    let Some(own) = shortest(false) else {
+        return Ok(());
+    };
+    let peers = shortest(true);
+    report.instrument = Some(VmInstrumentFacts {
+        prezero: InstrumentFacts::new(&costs.prezero, own),
+        peers: peers.map(|shortest| InstrumentFacts::new(&costs.peer, shortest)),
+    });
+    warn(
+        report,
+        warning::of_own_cost(&costs.prezero, own, "--memory"),
+    );
+    let of_peers = peers.and_then(|peers| warning::of_own_cost(&costs.peer, peers, "--memory"));
+    warn(report, of_peers);
+    Ok(())
 }
 
 fn of_rows(measured: &[Measured], report: &VmReport) -> Vec<Warning> {

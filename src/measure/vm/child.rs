@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, PipeWriter, Read, Seek};
 use std::os::fd::AsFd;
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -72,6 +72,18 @@ impl<'a> Child<'a> {
         cancel: &'a Cancel,
         limit: Duration,
     ) -> Result<Self, Failure> {
+        Self::start_with(name, command, cancel, limit, None)
+    }
+
+    /// The same; what comes between the moment that counts as its exec and the exec is over at the time that
+    /// is written to `begun`.
+    pub(super) fn start_with(
+        name: impl fmt::Display,
+        command: &mut Command,
+        cancel: &'a Cancel,
+        limit: Duration,
+        begun: Option<PipeWriter>,
+    ) -> Result<Self, Failure> {
         let name = name.to_string();
         let failed = |error: &io::Error| Failure {
             class: Class::Internal,
@@ -81,7 +93,7 @@ impl<'a> Child<'a> {
         let words = memfd_create("words", MemfdFlags::CLOEXEC).map(File::from);
         let words = words.map_err(|errno| failed(&errno.into()))?;
         command.stderr(words.try_clone().map_err(|error| failed(&error))?);
-        let (process, started) = sys::spawn(command).map_err(|error| failed(&error))?;
+        let (process, started) = sys::spawn(command, begun).map_err(|error| failed(&error))?;
         // The command has its own copies of what it was given: an end of a pipe that stays open here is
         // never at its end.
         command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -7,6 +7,8 @@
 mod child;
 mod cloud_hypervisor;
 mod events;
+mod no_pin;
+pub(crate) mod null_child;
 mod own_dir;
 pub(crate) mod pins;
 mod place;

@@ -5,17 +5,18 @@
 //! there yet is faulted in and cleared under that call, by one thread. io_uring's registered buffers pin
 //! with the same function of the kernel (`pin_user_pages` with `FOLL_LONGTERM`) and need no device.
 
-use std::io;
 use std::time::Duration;
 
 use io_uring::IoUring;
-use prezero_memory::{Cancel, Control, GuestRam, State};
+use prezero_memory::{ByteSize, Cancel, Control, GuestRam, State};
 
+use super::no_pin::{no_ring, not_pinned};
 use super::recycled::{Segments, reserve_fresh};
 use super::{Pages, Place, child, sys};
 use crate::clock;
 use crate::failure::Failure;
 use crate::measure::rounds::interleave;
+use crate::measure::warning::{self, Warning};
 
 /// The largest buffer that can be registered (`io_sqe_buffer_register` in the kernel's io_uring/rsrc.c), in
 /// bytes.
@@ -67,6 +68,27 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     /// How long each pin took, in the order of the rounds.
     pub(crate) samples: Vec<Duration>,
+}
+
+impl Pins {
+    /// What the samples give away; how many there are has been said of the machines.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let rows = self.rows.iter().map(|row| {
+            let name = format!(
+                "pin {} {}",
+                row.memory.name(),
+                ByteSize(row.bytes).to_spec()
+            );
+            (
+                name,
+                row.samples.iter().map(Duration::as_secs_f64).collect(),
+            )
+        });
+        let rows: Vec<(String, Vec<f64>)> = rows.collect();
+        let mut found = warning::of_samples(&rows);
+        found.retain(|warning| !matches!(warning, Warning::FewRuns { .. }));
+        found
+    }
 }
 
 /// Why no pin was timed.
@@ -172,18 +194,12 @@ fn pin<S: State>(ram: &GuestRam<S>) -> Result<Duration, NoPin> {
     let extents = ram.extents();
     let extents = extents.map(|extent| (extent.addr(), extent.plan().len().bytes()));
     let pieces: Vec<(u64, u64)> = extents.flat_map(pieces).collect();
-    let refused = |what: &str, error: io::Error| NoPin::Refused(format!("{what}: {error}"));
-    let ring = IoUring::new(1).map_err(|error| {
-        refused(
-            "no io_uring (kernel.io_uring_disabled, or a seccomp filter)",
-            error,
-        )
-    })?;
+    let ring = IoUring::new(1).map_err(|error| NoPin::Refused(no_ring(&error)))?;
     let start = clock::now();
     let pinned = sys::Pin::new(ring, ram, &pieces);
     let time = clock::now().saturating_sub(start);
-    // Without CAP_IPC_LOCK what is pinned counts against a limit.
-    drop(pinned.map_err(|error| refused("the pin is refused (ulimit -l)", error))?);
+    let bytes = pieces.iter().map(|(_, len)| len).sum();
+    drop(pinned.map_err(|error| NoPin::Refused(not_pinned(&error, bytes)))?);
     Ok(time)
 }
 
@@ -196,6 +212,22 @@ fn pieces((addr, len): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pins_that_vary_are_said_by_name() {
+        let of = |millis: &[u64]| Pins {
+            rows: vec![Row {
+                memory: Memory::Populated,
+                bytes: 1 << 30,
+                samples: millis.iter().copied().map(Duration::from_millis).collect(),
+            }],
+            not_available: None,
+        };
+        assert_eq!(of(&[100, 102, 101]).warnings(), []);
+        assert_eq!(of(&[100]).warnings(), []);
+        let text = of(&[100, 150, 60]).warnings()[0].to_string();
+        assert!(text.contains("pin populated 1G"), "{text}");
+    }
 
     #[test]
     fn pieces_are_all_of_an_extent_and_none_is_too_large() {

@@ -12,7 +12,7 @@ use super::{Pages, Sample, Work};
 use crate::failure::{Failure, class_named};
 
 /// What is run: it cannot have been replaced meanwhile.
-const THIS: &str = "/proc/self/exe";
+pub(super) const THIS: &str = "/proc/self/exe";
 
 /// How one machine is to be made.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix wraps.
 
-use std::io::{self, Read};
+use std::io::{self, PipeWriter, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -62,7 +62,11 @@ impl<S: State> Drop for Pin<'_, S> {
 
 /// Starts a command that the kernel kills when the calling thread ends, however it does, and says when on
 /// the [clock] of all it was about to call execve(2): what the fork before that took is not the command's.
-pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Duration)> {
+/// What that message takes is over at the time that is written to `begun`, where somebody wants to know.
+pub(super) fn spawn(
+    command: &mut Command,
+    begun: Option<PipeWriter>,
+) -> io::Result<(Child, Duration)> {
     let parent = getpid();
     let (mut reader, writer) = io::pipe()?;
     let prepare = move || -> io::Result<()> {
@@ -74,6 +78,9 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Duration)> {
         let time = nanoseconds(clock::now()).to_ne_bytes();
         // A pipe takes so little at once or not at all.
         rustix::io::write(&writer, &time)?;
+        if let Some(begun) = &begun {
+            rustix::io::write(begun, &nanoseconds(clock::now()).to_ne_bytes())?;
+        }
         Ok(())
     };
     // SAFETY: between fork and exec it makes nothing but system calls and allocates nothing.

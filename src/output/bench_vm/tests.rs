@@ -172,7 +172,8 @@ fn a_prediction_says_that_it_is_one_and_from_what() {
     let mut out = Vec::new();
     super::estimate(&mut out, &estimate).expect("memory takes it");
     let wanted = "
-Predicted, not measured: 1550 GiB on 2 MiB pages, by a line through 1 GiB, 4 GiB
+Predicted, not measured: 1550 GiB on 2 MiB pages, by a line through 2 sizes (1 GiB, 4 GiB)
+It is 387.5 times the largest that was measured
 
                                 created s  fixed s  s per GiB
                  fresh, 1w  195.32 ±18.95   0.0210     0.1260

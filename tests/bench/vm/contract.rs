@@ -31,12 +31,29 @@ pub(super) fn document(ran: Ran, code: i32) -> Value {
     }
     let rows = list(&report, "rows");
     assert_eq!(rows.is_empty(), code != 0, "{report:#}");
+    if !rows.is_empty() {
+        own_cost(&report, rows.iter().any(|row| !row["peer"].is_null()));
+    }
     for row in rows {
         let same_size = |other: &&Value| other["bytes"] == row["bytes"];
         let baseline = rows.iter().find(same_size).expect("itself at least");
         check(row, baseline);
     }
     report
+}
+
+/// What timing adds, which is something and little, and more where another monitor's words are read.
+#[track_caller]
+fn own_cost(report: &Value, with_peers: bool) {
+    let own = &report["instrument"];
+    assert_eq!(list(own, "samples_ns").len(), 21);
+    let cost = number(own, "cost_ns");
+    assert!(cost > 0.0 && cost < 1e8, "{own:#}");
+    assert!(number(own, "part_of_shortest") > 0.0, "{own:#}");
+    assert_eq!(own["peers"].is_object(), with_peers, "{own:#}");
+    if with_peers {
+        assert!(number(&own["peers"], "cost_ns") > cost, "{own:#}");
+    }
 }
 
 /// The row of a peer.
