@@ -13,11 +13,8 @@ use super::budget::Meter;
 use super::machine::Machine;
 use crate::sys;
 
-/// How long a machine may take to boot and to power off, beside its scenarios.
+/// How long a machine may take to boot, and between two of its scenarios.
 const BOOT: Duration = Duration::from_secs(60);
-
-/// How long a boot may take with all its scenarios, which one at a time may take longer.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// What a boot leaves.
 #[derive(Debug)]
@@ -32,8 +29,8 @@ pub(crate) struct Ended {
     pub(crate) cpu_seconds: BTreeMap<String, f64>,
 }
 
-/// Boots the machine and waits for it to power off. `seconds` is how long its scenarios may take, `dir` is for files of
-/// this boot only.
+/// Boots the machine and waits for it to power off. `seconds` is how long one of its scenarios may take, which the machine
+/// itself ends then: one that says nothing for longer has stopped working. `dir` is for files of this boot only.
 pub(crate) fn boot(
     machine: &Machine,
     kernel: &Path,
@@ -60,7 +57,7 @@ pub(crate) fn boot(
         .stdout(Stdio::null())
         .stderr(File::create(dir.join("qemu"))?);
     sys::end_with_parent(&mut qemu);
-    let limit = LIMIT.min(BOOT + Duration::from_secs(seconds));
+    let limit = BOOT + Duration::from_secs(seconds);
     let mut child = qemu.spawn()?;
     let mut meter = Meter::new(child.id());
     let mut look = || meter.look(&read(&dir.join("results")));
@@ -70,7 +67,7 @@ pub(crate) fn boot(
             format!("the machine ended ({status}) {}", said.trim())
         }
         Stopped::Interrupted => "the lab was interrupted".to_owned(),
-        Stopped::Late => format!("the machine was stopped after {} s", limit.as_secs()),
+        Stopped::Late => format!("the machine was stopped, silent for {} s", limit.as_secs()),
     };
     Ok(Ended {
         console: read(&dir.join("console")),
@@ -86,22 +83,26 @@ enum Stopped {
     Late,
 }
 
+/// Until it ends, or has said nothing for so long. `look` is how many lines it has said.
 fn wait(
     child: &mut Child,
     limit: Duration,
     interrupted: &AtomicBool,
-    look: &mut dyn FnMut(),
+    look: &mut dyn FnMut() -> usize,
 ) -> io::Result<Stopped> {
-    let start = Instant::now();
+    let (mut lines, mut since) = (0, Instant::now());
     let why = loop {
-        look();
+        let said = look();
+        if said != lines {
+            (lines, since) = (said, Instant::now());
+        }
         if let Some(status) = child.try_wait()? {
             return Ok(Stopped::Itself(status));
         }
         if interrupted.load(Ordering::SeqCst) {
             break Stopped::Interrupted;
         }
-        if start.elapsed() > limit {
+        if since.elapsed() > limit {
             break Stopped::Late;
         }
         thread::sleep(Duration::from_millis(20));
@@ -126,14 +127,27 @@ mod tests {
         let never = AtomicBool::new(false);
         let mut child = sleep();
         let stopped =
-            wait(&mut child, Duration::from_millis(50), &never, &mut || {}).expect("waited for");
+            wait(&mut child, Duration::from_millis(50), &never, &mut || 0).expect("waited for");
         assert!(matches!(stopped, Stopped::Late));
         assert!(child.try_wait().expect("waited for").is_some());
         let mut child = sleep();
         let at_once = AtomicBool::new(true);
         let stopped =
-            wait(&mut child, Duration::from_secs(600), &at_once, &mut || {}).expect("waited for");
+            wait(&mut child, Duration::from_secs(600), &at_once, &mut || 0).expect("waited for");
         assert!(matches!(stopped, Stopped::Interrupted));
         assert!(child.try_wait().expect("waited for").is_some());
+    }
+
+    #[test]
+    fn what_goes_on_saying_something_is_not_ended() {
+        let mut child = Command::new("sleep").arg("0.4").spawn().expect("sleep");
+        let mut lines = 0;
+        let mut look = || {
+            lines += 1;
+            lines
+        };
+        let never = AtomicBool::new(false);
+        let ended = wait(&mut child, Duration::from_millis(200), &never, &mut look);
+        assert!(matches!(ended.expect("waited for"), Stopped::Itself(_)));
     }
 }

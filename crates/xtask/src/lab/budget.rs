@@ -1,4 +1,4 @@
-//! What the scenarios cost, and what those that boot Linux guests may cost together.
+//! What the scenarios cost, and what those with Linux guests may cost together.
 //!
 //! How long a scenario takes inside its machine depends on what else the host does. The CPU time of QEMU hardly does, so
 //! that is what is added up. It is no reason to fail: two threads that share a core, or a slower CPU, make half as much again.
@@ -35,8 +35,8 @@ impl Meter {
         }
     }
 
-    /// To be called often, with what the machine has reported so far.
-    pub(crate) fn look(&mut self, results: &str) {
+    /// To be called often, with what the machine has reported so far: how many lines that are.
+    pub(crate) fn look(&mut self, results: &str) -> usize {
         let stat = fs::read_to_string(&self.stat);
         self.now = stat
             .ok()
@@ -56,6 +56,7 @@ impl Meter {
                 _ => {}
             }
         }
+        self.lines
     }
 
     /// Seconds by scenario.
@@ -71,7 +72,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(f64::from(ticks()?) / TICKS + f64::from(ticks()?) / TICKS)
 }
 
-/// What those that boot Linux guests took together, if there are any, and whether that is too much.
+/// What those with Linux guests took together, if there are any, and whether that is too much.
 pub(crate) fn of_guests(outcomes: &[Outcome]) -> Option<String> {
     let guests = outcomes.iter().filter(|outcome| outcome.boots_guests);
     let spent: Vec<f64> = guests.filter_map(|outcome| outcome.cpu_seconds).collect();
@@ -83,7 +84,9 @@ fn verdict(spent: f64) -> String {
         true => ", which is too much: let scenarios share boots, or boot fewer guests",
         false => "",
     };
-    format!("Linux guests took {spent:.0} s of CPU time, of {GUESTS_LIMIT:.0} s{more}")
+    format!(
+        "scenarios with Linux guests took {spent:.0} s of CPU time, of {GUESTS_LIMIT:.0} s{more}"
+    )
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ impl Lab<'_> {
             }
             Image::of_scenarios(&next.scenarios, workspace())?
                 .append(&dir.join("image"), &initramfs)?;
-            let (seconds, flag) = (next.seconds(), &self.interrupted);
+            let (seconds, flag) = (next.longest(), &self.interrupted);
             let ended = boot(next.machine, self.kernel, &initramfs, seconds, &dir, flag)?;
             if let Some(kept) = &self.keep_console {
                 fs::create_dir_all(kept)?;

@@ -20,6 +20,12 @@ impl Boot<'_> {
     pub(crate) fn seconds(&self) -> u64 {
         self.scenarios.iter().map(|scenario| scenario.seconds).sum()
     }
+
+    /// How long any one of them may take.
+    pub(crate) fn longest(&self) -> u64 {
+        let seconds = self.scenarios.iter().map(|scenario| scenario.seconds);
+        seconds.max().unwrap_or_default()
+    }
 }
 
 /// The boots that scenarios need, those that may take longest at the end.
