@@ -1,9 +1,10 @@
 //! How far the same figure of the next run may be from that of this one.
 //!
 //! What is measured again differs by more than the figure's own uncertainty: both runs have one, so that
-//! the difference of two has √2 times its standard error. 95 of 100 such differences lie within
-//! t·√2·SE, where t is Student's for the degrees of freedom that σ was estimated with: 2 for many runs, 2.8
-//! for five, 4.3 for three. (With 2 throughout, few runs would look quiet by chance too often.)
+//! the difference of two has √2 times its standard error. A figure's next one is within t·√2·SE, where t is
+//! Student's for the degrees of freedom that σ was estimated with. (With 2 throughout, few runs would look
+//! quiet by chance too often.) Of a table with many figures one or the other is far off more easily: for
+//! all of them together to keep to it 95 times of 100, each has to 1 − 0.05/figures of the time (Bonferroni).
 //!
 //! A ratio's standard error is the larger of two. The first is that of the ratios within each round, over √n:
 //! it knows what both rows of a round have in common, which cancels out, and what they have not. The
@@ -14,6 +15,8 @@
 //! This sees what varies within a run. What is fixed in one run and not in the next (which physical pages
 //! it got, which neighbours a virtual machine has that hour) no sample of one run shows.
 
+use std::f64::consts::FRAC_PI_2;
+
 use super::stats::{Ratio, Spread, Summary};
 use super::warning::Warning;
 
@@ -22,19 +25,15 @@ pub(super) const AGREE: f64 = 0.05;
 /// So many runs nobody wants to wait for; another machine is what is needed.
 pub(super) const MOST_RUNS: usize = 100;
 
-/// Student's t with 1, 2, 3 … degrees of freedom, two-sided, 95 %.
-const T: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
+/// How often all figures of a table are to be within what is said of them.
+const SURE: f64 = 0.95;
 
-/// One figure, and how far it may be from that of another run.
+/// One figure, and its standard error.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Repeat {
     name: String,
-    /// As a part of it, in either direction.
-    apart: f64,
+    /// As a part of it.
+    error: f64,
     runs: usize,
 }
 
@@ -49,16 +48,16 @@ impl Repeat {
     pub(crate) fn of_ratio(name: String, row: &[f64], baseline: &[f64]) -> Option<Self> {
         let (of_row, of_baseline) = (Summary::of(row)?, Summary::of(baseline)?);
         let sides = [&of_row, &of_baseline].map(|side| Spread::from(*side));
-        let apart = Self::of_sides(name, sides, [row.len(), baseline.len()])?;
+        let by_sides = Self::of_sides(name, sides, [row.len(), baseline.len()])?;
         if row.len() != baseline.len() {
-            return Some(apart);
+            return Some(by_sides);
         }
         let rounds: Vec<f64> = row.iter().zip(baseline).map(|(a, b)| a / b).collect();
-        let by_rounds =
-            Self::of_figure(apart.name.clone(), Summary::of(&rounds)?.into(), row.len());
-        by_rounds.map(|by_rounds| match by_rounds.apart > apart.apart {
+        let rounds = Summary::of(&rounds)?.into();
+        let by_rounds = Self::of_figure(by_sides.name.clone(), rounds, row.len());
+        by_rounds.map(|by_rounds| match by_rounds.error > by_sides.error {
             true => by_rounds,
-            false => apart,
+            false => by_sides,
         })
     }
 
@@ -76,35 +75,68 @@ impl Repeat {
 
     /// `error` is the standard error, as a part of the figure.
     fn new(name: String, error: f64, runs: usize) -> Option<Self> {
-        let freedom = runs.checked_sub(2)?;
-        let t = T.get(freedom).copied().unwrap_or(2.0);
-        let apart = t * 2.0_f64.sqrt() * error;
         // Of a figure that is zero nothing can be said in terms of it.
-        apart.is_finite().then_some(Self { name, apart, runs })
+        (runs > 1 && error.is_finite()).then_some(Self { name, error, runs })
     }
 
-    /// About how many runs it takes for two of them to agree. (t falls, too; that is left out.)
-    fn runs_wanted(&self) -> f64 {
-        (count(self.runs) * (self.apart / AGREE).powi(2)).ceil()
+    /// As which part of it, in either direction, the next one may be off, if it is one of so many figures.
+    fn apart(&self, figures: usize) -> f64 {
+        self.apart_with(self.runs, figures)
+    }
+
+    /// The same if there had been so many runs with the same spread.
+    fn apart_with(&self, runs: usize, figures: usize) -> f64 {
+        let error = self.error * (count(self.runs) / count(runs)).sqrt();
+        students_t(runs - 1, 1.0 - (1.0 - SURE) / count(figures)) * 2.0_f64.sqrt() * error
+    }
+
+    /// About how many runs it takes for two of them to agree, unless nobody would wait for them.
+    fn runs_wanted(&self, figures: usize) -> Option<usize> {
+        (self.runs..=MOST_RUNS).find(|runs| self.apart_with(*runs, figures) <= AGREE)
     }
 }
 
 /// Says so if two runs may differ by more than they should. `option` is the one that says how many rounds
 /// there are.
 pub(crate) fn warn(figures: &[Repeat], option: &'static str) -> Option<Warning> {
-    let far = || figures.iter().filter(|figure| figure.apart > AGREE);
-    let worst = far().max_by(|a, b| a.apart.total_cmp(&b.apart))?;
-    let wanted = worst.runs_wanted();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // few, and above zero
-    let runs = (wanted <= count(MOST_RUNS)).then_some(wanted as usize);
+    let far = far(figures);
+    let (worst, apart) = far.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let all = figures.len();
     Some(Warning::Unrepeatable {
-        figures: far().count(),
-        of: figures.len(),
+        figures: far.len(),
+        of: all,
         worst: worst.name.clone(),
-        apart: worst.apart,
-        runs,
+        apart: *apart,
+        runs: worst.runs_wanted(all),
         option,
     })
+}
+
+/// Those of a table that may be off by more than they should, and by how much.
+fn far(figures: &[Repeat]) -> Vec<(&Repeat, f64)> {
+    let apart = (figures.iter()).map(|figure| (figure, figure.apart(figures.len())));
+    apart.filter(|(_, apart)| *apart > AGREE).collect()
+}
+
+/// Student's t: so far from zero, or nearer, it is with this probability. Put as an angle, t = √ν·tan θ, its density
+/// is cos^(ν−1) θ between ±π/2, which is added up.
+fn students_t(freedom: usize, within: f64) -> f64 {
+    const STEPS: usize = 1000;
+    let width = FRAC_PI_2 / count(STEPS);
+    let power = count(freedom - 1);
+    let middle = |step: usize| (count(step) + 0.5) * width;
+    let density = |step: usize| middle(step).cos().powf(power);
+    let all: f64 = (0..STEPS).map(density).sum();
+    let mut left = within * all;
+    for step in 0..STEPS {
+        let part = density(step);
+        if part >= left {
+            let angle = (count(step) + left / part) * width;
+            return count(freedom).sqrt() * angle.tan();
+        }
+        left -= part;
+    }
+    f64::INFINITY
 }
 
 #[allow(clippy::cast_precision_loss)] // nobody takes 2^53 samples

@@ -112,7 +112,7 @@ pub(crate) enum Warning {
         part: f64,
         larger: &'static str,
     },
-    /// Passes in which the reader was kept off its CPU, of all.
+    /// Passes in which clearing was over before the reads could be timed, of all.
     Repeated { passes: usize, of: usize },
     /// Looking at the clock takes this part of the shortest batch of reads.
     SlowClock { time: Duration, part: f64 },
@@ -237,7 +237,7 @@ impl fmt::Display for Warning {
             ),
             Self::Repeated { passes, of } => write!(
                 f,
-                "{passes} of {of} passes came to nothing, because the reader was kept off its CPU meanwhile: end what else runs here, or take a larger --memory"
+                "{passes} of {of} passes came to nothing, because clearing was over before the reads could be timed: take a larger --memory, or end what else runs here"
             ),
             Self::SlowClock { time, part } => write!(
                 f,

@@ -93,7 +93,7 @@ pub(crate) struct RowFacts {
     /// CPU time of the process from its start to its end, the mean.
     pub(crate) cpu_ns: u64,
     /// That of each.
-    pub(crate) cpu: TimeFacts,
+    pub(crate) cpu_time_ns: TimeFacts,
     /// Of the process from its exec to its end.
     pub(crate) counters: Option<CountsFacts>,
 }
@@ -248,7 +248,7 @@ impl RowFacts {
             first_instruction_ns: first.and_then(TimeFacts::of),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a mean of such
             cpu_ns: cpu.mean.round() as u64,
-            cpu,
+            cpu_time_ns: cpu,
             counters: (measured.counts).map(|counts| CountsFacts::new(counts, Scope::All)),
         })
     }

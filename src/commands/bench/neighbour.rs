@@ -16,7 +16,7 @@ use crate::measure::clear::{By, Memory};
 use crate::measure::cpus;
 use crate::measure::machine::Watch;
 use crate::measure::neighbour::verdict::Verdict;
-use crate::measure::neighbour::{self, Beside, Chase, How, Measured, Outcome, Place, Sharing};
+use crate::measure::neighbour::{self, Chase, How, Measured, Outcome, Place, Sharing};
 use crate::measure::repeat::{self, Repeat};
 use crate::measure::stats::Spread;
 use crate::measure::warning::{self, Warning};
@@ -272,25 +272,19 @@ fn of_rows(outcome: &Outcome, sizes: &[u64]) -> Vec<Warning> {
     found
 }
 
-/// The slowdown as the ratio that it is of, and what is lost.
+/// The slowdowns as the ratios that they are of. What is lost follows from the same samples, and is near zero where
+/// a method is good: in terms of itself it would be uncertain exactly there.
 fn repeats(measured: &[Measured], sizes: &[u64]) -> Vec<Repeat> {
     let beside = measured.iter().filter_map(|row| {
         let (name, runs) = (row.row.name(sizes[row.row.set]), row.samples.len());
-        let Beside {
-            slowdown_percent: slower,
-            lost_ms_per_gib: lost,
-            ..
-        } = row.figures.beside?;
-        let slower = Spread {
+        let slower = row.figures.beside?.slowdown_percent;
+        let times = Spread {
             mean: 1.0 + slower.mean / 100.0,
             stdev: slower.stdev.map(|stdev| stdev / 100.0),
         };
-        Some([
-            Repeat::of_figure(format!("the slowdown, {name}"), slower, runs),
-            Repeat::of_figure(format!("the time lost, {name}"), lost.into(), runs),
-        ])
+        Repeat::of_figure(format!("the slowdown, {name}"), times, runs)
     });
-    beside.flatten().flatten().collect()
+    beside.collect()
 }
 
 #[cfg(test)]

@@ -84,7 +84,9 @@ pub(crate) fn compare(a: &Document, b: &Document) -> Comparison {
             let Some((_, theirs)) = theirs else { continue };
             let ratio =
                 (mine.mean > 0.0 && theirs.mean > 0.0).then(|| Ratio::of_spreads(theirs, mine));
-            if let (Some(_), Some(runs)) = (ratio, row.runs.zip(other.runs)) {
+            // What is a difference can be near zero, and is then uncertain in terms of itself.
+            let of_itself = ratio.filter(|_| !figure.unit.is_difference());
+            if let (Some(_), Some(runs)) = (of_itself, row.runs.zip(other.runs)) {
                 let name = format!("{} of {}", figure.title, row.name);
                 let runs = [runs.1, runs.0];
                 repeats.extend(Repeat::of_sides(name, [*theirs, *mine], runs));

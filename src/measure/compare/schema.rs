@@ -48,6 +48,11 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
+    /// Whether its figures are what is left of two others.
+    pub(super) fn is_difference(self) -> bool {
+        self == Self::MillisecondsPerGibibyte
+    }
+
     /// As in the comparison's own document.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -34,10 +34,20 @@ const NEIGHBOUR: &[(&str, Find)] = &[
     ("core in common", |of| of.fact("/cpus/same_core")),
 ];
 
+/// Of those of `bench vm`.
+const VM: &[(&str, Find)] = &[("node with all memory", |of| {
+    let node = of.value.get("memory_node")?;
+    Some(match node.as_u64() {
+        Some(node) => node.to_string(),
+        None => "none".to_owned(),
+    })
+})];
+
 /// What is not the same in both.
 pub(super) fn differences(a: &Document, b: &Document) -> Vec<Difference> {
     let told = NEIGHBOUR
         .iter()
+        .chain(VM)
         .map(|(fact, find)| (*fact, find(a), find(b)));
     // A size that tells rows apart is the same in both of a pair.
     let fields = [("page size", "page_size"), ("memory", "bytes")];

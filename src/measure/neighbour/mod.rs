@@ -70,7 +70,7 @@ pub(crate) struct Outcome {
     pub(crate) measured: Vec<Measured>,
     /// All that came to something.
     pub(crate) passes: usize,
-    /// Those with a thread that was not on its CPU.
+    /// Threads that were not on their CPUs, in the pass that had most of them.
     pub(crate) loose: usize,
     pub(crate) uncounted: Option<Unavailable>,
     /// What there is to a batch of reads besides them, and the time of the shortest batch, reads included.
@@ -85,7 +85,7 @@ pub(crate) fn rows(sets: usize, methods: &[Method]) -> Vec<Row> {
         .collect()
 }
 
-/// A reader that was kept off its CPU while all of the memory was cleared has another try, which is counted.
+/// Where clearing was over before the reads could be timed, there is another try, which is counted.
 const TRIES: usize = 8;
 
 /// A pass, and how often it had to be run again.
@@ -136,7 +136,7 @@ pub(crate) fn measure(
             Err(failure) => return Err(failure),
         };
         passes += 1;
-        loose += usize::from(!pass.pinned);
+        loose = loose.max(pass.loose);
         uncounted = pass.uncounted;
         progress(passes as u64);
         Ok(pass.sample)

@@ -72,8 +72,8 @@ pub(crate) struct How<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     pub(super) sample: Sample,
-    /// Whether all threads were on their CPUs.
-    pub(super) pinned: bool,
+    /// Threads that were not on their CPUs.
+    pub(super) loose: usize,
     /// Why nothing was counted.
     pub(super) uncounted: Option<Unavailable>,
 }
@@ -136,7 +136,7 @@ pub(super) fn alone(chase: &mut Chase, how: How<'_>) -> Taken {
                 cleared: 0,
                 counts,
             },
-            pinned,
+            loose: usize::from(!pinned),
             uncounted: counters.err(),
         })
     })
@@ -199,7 +199,7 @@ pub(super) fn beside(
             dirty.stop();
             sample.map(|sample| Pass {
                 sample,
-                pinned,
+                loose: usize::from(!pinned),
                 uncounted: counters.err(),
             })
         });
@@ -208,7 +208,7 @@ pub(super) fn beside(
         for thread in clearing {
             let pinned = thread.join().map_err(|_| lost())?;
             if let Some(pass) = &mut pass {
-                pass.pinned &= pinned;
+                pass.loose += usize::from(!pinned);
             }
         }
         Ok(pass)

@@ -244,7 +244,7 @@ fn every_figure_of_a_row_is_that_of_its_own_samples() {
     );
     assert_eq!(baseline.creation_ns.samples, [140_000_000, 154_000_000]);
     assert_eq!(baseline.cpu_ns, 252_000_000);
-    assert_eq!(baseline.cpu.samples, [240_000_000, 264_000_000]);
+    assert_eq!(baseline.cpu_time_ns.samples, [240_000_000, 264_000_000]);
     let near = |samples: &[f64], seconds: [f64; 2]| {
         let wanted = seconds.map(|seconds| gib / seconds);
         let near = |(a, b): (&f64, f64)| (a - b).abs() < 1e-9;

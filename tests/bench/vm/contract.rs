@@ -90,10 +90,10 @@ fn check(row: &Value, baseline: &Value) {
             "{row:#}"
         );
     }
-    let cpu = times(row, "cpu");
+    let cpu = times(row, "cpu_time_ns");
     assert!(cpu.iter().all(|ns| *ns > 0.0), "{row:#}");
     assert!(
-        (number(row, "cpu_ns") - number(&row["cpu"], "mean")).abs() <= 0.5,
+        (number(row, "cpu_ns") - number(&row["cpu_time_ns"], "mean")).abs() <= 0.5,
         "{row:#}"
     );
     assert!(row.get("counters").is_some(), "{row:#}");
