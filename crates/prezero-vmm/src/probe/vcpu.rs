@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use kvm_bindings::kvm_regs;
 use kvm_ioctls::VcpuExit;
 
 use super::code::{PORT_ALIVE, PORT_DONE, PORT_PROGRESS};
@@ -89,14 +90,37 @@ pub(super) fn run(
         } => GuestError::Run {
             cpu,
             rip,
-            // The scan's cursor.
-            scanning: vcpu.fd().get_regs().ok().map(|regs| regs.rbx),
+            scanning: vcpu.fd().get_regs().ok().and_then(|regs| cursor(&regs)),
             source,
         },
         error => error,
     })
 }
 
+/// Where the scan is, while it is in a stretch: before the first and between two there is nothing before the end.
+fn cursor(regs: &kvm_regs) -> Option<u64> {
+    (regs.rbx < regs.r10).then_some(regs.rbx)
+}
+
 fn absent(access: &str, len: usize, gpa: u64) -> String {
     format!("{access} of {len} bytes at guest address {gpa:#x}, where there is no memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_that_has_not_begun_is_nowhere() {
+        let at = |rbx, r10| {
+            cursor(&kvm_regs {
+                rbx,
+                r10,
+                ..kvm_regs::default()
+            })
+        };
+        assert_eq!(at(0, 0), None);
+        assert_eq!(at(0, 0x1000), Some(0), "the first block of memory");
+        assert_eq!(at(0x1000, 0x1000), None, "the stretch is read");
+    }
 }
