@@ -200,7 +200,9 @@ fn a_run_that_goes_on_in_the_background_leaves_the_terminal_alone() {
     let terminal = Terminal::start(&FOREVER, sys::as_a_job::<true>);
     sys::kill(terminal.prezero, libc::SIGTSTP);
     until_stopped(terminal.prezero, true);
+    let deadline = Instant::now() + PATIENCE;
     while sys::foreground_of(&terminal.shower) == terminal.prezero {
+        assert!(Instant::now() < deadline, "nobody takes the terminal back");
         thread::sleep(Duration::from_millis(5));
     }
     sys::kill(terminal.prezero, libc::SIGCONT);
