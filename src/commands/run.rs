@@ -46,8 +46,10 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
     };
     if let Err(failure) = &result
         && matches!(failure.class, Class::Stopped)
+        && (!args.json || report.untold)
     {
-        // Everything has been given back by now, and what is left to say may find nobody who reads it.
+        // Everything has been given back by now, and what is left to say may find nobody who reads it. A
+        // document is whole or not there: whoever asked for one is waited for, if stderr is read.
         stop::end_within(LAST_WORDS, exit_code(failure.class));
     }
     finish(&mut report, result, args.json)

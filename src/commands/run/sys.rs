@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{c_int, c_void, sigaction, siginfo_t, termios};
+use libc::{c_int, c_void, sigaction, siginfo_t, sigset_t, termios};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
@@ -107,24 +107,27 @@ fn raw_again() {
 
 /// tcsetattr(3), which from the background would stop the process if it did not block SIGTTOU.
 fn set(modes: &termios) -> io::Result<()> {
-    mask(libc::SIG_BLOCK, libc::SIGTTOU);
+    let before = mask(libc::SIG_BLOCK, libc::SIGTTOU);
     // SAFETY: the modes are live.
     let result = match unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     };
-    mask(libc::SIG_UNBLOCK, libc::SIGTTOU);
+    // SAFETY: the set is one that pthread_sigmask(3) gave.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     result
 }
 
-/// pthread_sigmask(3) for one signal.
-fn mask(how: c_int, signal: c_int) {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: sigemptyset(3) initialises the set before it is used, and the former one is not wanted.
+/// pthread_sigmask(3) for one signal: what was blocked before.
+fn mask(how: c_int, signal: c_int) -> sigset_t {
+    let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: sigemptyset(3) initialises both sets before they are used.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
+        libc::sigemptyset(before.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut());
+        libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
     }
 }
 

@@ -3,10 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A guest that writes faster than it is shown waits when so much is due here.
 const DUE_MAX: usize = 64 << 10;
@@ -22,6 +25,15 @@ struct State {
     /// Nothing more is to be written.
     ended: bool,
     failed: Option<io::Error>,
+}
+
+impl State {
+    /// Nothing more can be written.
+    fn fail(&mut self, error: io::Error) {
+        self.failed = Some(error);
+        self.due.clear();
+        self.ended = true;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +53,7 @@ impl Shared {
     }
 
     /// Writes what is due, until that is the end.
-    fn write_to(&self, mut to: File) {
+    fn write_to(&self, mut to: impl Write + AsFd) {
         let mut state = self.state();
         while !state.ended {
             if state.due.is_empty() {
@@ -53,21 +65,32 @@ impl Shared {
             let written = to.write(&part);
             state = self.state();
             match written {
+                // What is not taken now never will be.
+                Ok(0) => state.fail(ErrorKind::WriteZero.into()),
                 // What was given up meanwhile is not due any more.
                 Ok(len) => {
                     let len = len.min(state.due.len());
                     state.due.drain(..len);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    state.failed = Some(error);
-                    state.due.clear();
-                    state.ended = true;
+                // Whoever opened it wants no write to wait (O_NONBLOCK), which is theirs and stays.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    drop(state);
+                    wait_for_room(&to);
+                    state = self.state();
                 }
+                Err(error) => state.fail(error),
             }
             self.changed.notify_all();
         }
     }
+}
+
+/// Until something can be written, for a tick at most: the run may give up meanwhile.
+fn wait_for_room(to: &impl AsFd) {
+    let tick = Timespec::try_from(TICK).ok();
+    // What is wrong with it is what the next write says.
+    let _ = poll(&mut [PollFd::new(to, PollFlags::OUT)], tick.as_ref());
 }
 
 /// Output of the guest. What cannot be written is lost: the guest goes on, and the user is told at the end.
@@ -186,42 +209,70 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, pipe};
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
 
     use super::*;
 
     fn written(cancelled: bool) -> (io::PipeReader, Written) {
         let (reader, writer) = pipe().expect("a pipe");
         let to = File::from(OwnedFd::from(writer));
+        (reader, written_to(to, cancelled))
+    }
+
+    /// The same pipe, on which no write waits.
+    fn written_at_once(cancelled: bool) -> (io::PipeReader, Written) {
+        let (reader, writer) = pipe().expect("a pipe");
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let options = OFlags::NONBLOCK.bits().cast_signed();
+        let to = File::options().write(true).custom_flags(options).open(path);
+        (reader, written_to(to.expect("another end"), cancelled))
+    }
+
+    fn written_to(to: File, cancelled: bool) -> Written {
         let cancel = Arc::new(AtomicBool::new(cancelled));
         let written = Written::start("stdout".to_owned(), to, true, cancel);
-        (reader, written.expect("a thread"))
+        written.expect("a thread")
     }
 
     #[test]
     fn everything_is_written_in_order_however_slowly_it_is_taken() {
-        // Also after a cancel, as long as somebody reads.
-        for cancelled in [false, true] {
-            let (mut reader, mut written) = written(cancelled);
-            let bytes: Vec<u8> = (0..=250).cycle().take(300_000).collect();
-            let read = thread::spawn(move || {
-                let mut all = Vec::new();
-                reader.read_to_end(&mut all).expect("read");
-                all
-            });
-            bytes.chunks(7000).for_each(|chunk| written.write(chunk));
-            assert!(written.end().is_none());
-            let read = read.join().expect("it reads");
-            assert_eq!(
-                (&read[..300_000], &read[300_000..]),
-                (&bytes[..], &b"\n"[..])
-            );
+        // Also after a cancel, as long as somebody reads, and where no write waits.
+        for start in [written, written_at_once] {
+            for cancelled in [false, true] {
+                is_written_in_order(start(cancelled));
+            }
         }
+    }
+
+    #[track_caller]
+    fn is_written_in_order((mut reader, mut written): (io::PipeReader, Written)) {
+        let bytes: Vec<u8> = (0..=250).cycle().take(300_000).collect();
+        let read = thread::spawn(move || {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).expect("read");
+            all
+        });
+        bytes.chunks(7000).for_each(|chunk| written.write(chunk));
+        assert!(written.end().is_none());
+        let read = read.join().expect("it reads");
+        assert_eq!(
+            (&read[..300_000], &read[300_000..]),
+            (&bytes[..], &b"\n"[..])
+        );
     }
 
     #[test]
     fn what_nobody_takes_is_given_up_once_the_run_is_to_stop() {
-        let (reader, mut written) = written(true);
+        for start in [written, written_at_once] {
+            is_given_up(start(true));
+        }
+    }
+
+    #[track_caller]
+    fn is_given_up((reader, mut written): (io::PipeReader, Written)) {
         let start = Instant::now();
         // A pipe takes 64 KiB, and as much may be due.
         for _ in 0..4 {
@@ -236,6 +287,38 @@ mod tests {
         );
         assert!(start.elapsed() < 3 * PATIENCE, "it waits once");
         drop(reader);
+    }
+
+    /// A file that writes to it come back from without an error, and without a byte.
+    struct Nothing;
+
+    impl Write for Nothing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl AsFd for Nothing {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            rustix::stdio::stdout()
+        }
+    }
+
+    #[test]
+    fn a_file_that_takes_nothing_more_is_an_error() {
+        let mut state = State::default();
+        state.due.push(b'-');
+        let shared = Shared {
+            state: Mutex::new(state),
+            ..Shared::default()
+        };
+        shared.write_to(Nothing);
+        let failed = shared.state().failed.take().expect("it is told");
+        assert_eq!(failed.kind(), ErrorKind::WriteZero);
     }
 
     #[test]
