@@ -50,12 +50,15 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         // The pages in it are free now.
         host = session::probe(report);
     }
-    for path in dead {
+    for (path, removed) in dead {
         let path = path.display();
-        note(
-            report,
-            format!("Removed {path}, left by a bench vm that was killed"),
-        );
+        let text = match removed {
+            Ok(()) => format!("Removed {path}, left by a bench vm that was killed"),
+            Err(error) => format!(
+                "{path}, left by a bench vm that was killed, cannot be removed, nor the hugepages in it: {error} (sudo rm -r {path})"
+            ),
+        };
+        note(report, text);
     }
     Kvm::open(Path::new("/dev/kvm"))?.create_vm()?;
     let placed = place(&host, &sizes, page, args.threads.map(Into::into))?;
@@ -159,7 +162,7 @@ fn tell_nodes(placed: &Placed, host: &Host, report: &mut VmReport) {
         note(
             report,
             format!(
-                "Memory of all machines is on node {node} of {all}, which has enough for the largest, and workers are on its CPUs"
+                "Memory of all machines is on node {node} (the host has {all}), which has enough for the largest; workers are on its CPUs, but for those of Cloud Hypervisor, which chooses itself"
             ),
         );
     }

@@ -38,6 +38,11 @@ pub(super) fn limit(bytes: u64) -> Duration {
     BESIDES + Duration::from_secs(bytes / SLOWEST)
 }
 
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// The last of what a child wrote that is worth repeating, in bytes.
 const WORDS: usize = 400;
 
@@ -130,10 +135,16 @@ impl<'a> Child<'a> {
                 return Err(stopped());
             }
             self.check_time(self.started, "say that it is ready")?;
-            let mut fds = [PollFd::new(&from, PollFlags::IN)];
-            match poll(&mut fds, Some(&NOTICED)) {
+            let has_more = |within: Timespec| {
+                let mut fds = [PollFd::new(&from, PollFlags::IN)];
+                poll(&mut fds, Some(&within))
+            };
+            match has_more(NOTICED) {
                 Ok(0) | Err(Errno::INTR) => {
-                    self.check_alive()?;
+                    // What it wrote before its end is there by then.
+                    if self.has_ended() && has_more(AT_ONCE) == Ok(0) {
+                        return Err(self.failed("it has ended"));
+                    }
                     continue;
                 }
                 Ok(_) => {}
@@ -153,16 +164,16 @@ impl<'a> Child<'a> {
     }
 
     /// A named pipe that this process holds open itself does not end with the child.
-    fn check_alive(&self) -> Result<(), Failure> {
+    fn has_ended(&self) -> bool {
         let Some(process) = &self.process else {
-            return Ok(());
+            return false;
         };
         // Looked at only: it is waited for where its CPU time is read.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::Pid(Pid::from_child(process)), options) {
-            Ok(Some(_)) => Err(self.failed("it has ended")),
-            _ => Ok(()),
-        }
+        matches!(
+            waitid(WaitId::Pid(Pid::from_child(process)), options),
+            Ok(Some(_))
+        )
     }
 
     /// A child that hangs would be waited for without an end.

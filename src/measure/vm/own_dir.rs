@@ -60,14 +60,18 @@ impl Drop for OwnDir {
     }
 }
 
-/// Removes what processes of this user that were killed have left in a directory: those paths.
-pub(super) fn remove_dead(parent: &Path) -> Vec<PathBuf> {
+/// Something that a process of this user that was killed has left, and what became of it.
+pub(crate) type Dead = (PathBuf, io::Result<()>);
+
+/// Removes what is dead in a directory.
+pub(super) fn remove_dead(parent: &Path) -> Vec<Dead> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| is_name(&entry.file_name().to_string_lossy()));
     let removed = named.filter_map(|entry| {
         let path = entry.path();
         let _lock = locked(&path).ok().flatten()?;
-        fs::remove_dir_all(&path).ok().map(|()| path)
+        let removed = fs::remove_dir_all(&path);
+        Some((path, removed))
     });
     removed.collect()
 }
@@ -127,7 +131,7 @@ mod tests {
         let mode = fs::metadata(one.path()).expect("it is there").mode();
         assert_eq!(mode & 0o777, 0o700);
         fs::write(one.path().join("file"), "").expect("it is ours");
-        assert_eq!(remove_dead(dir.path()), [] as [PathBuf; 0]);
+        assert!(remove_dead(dir.path()).is_empty());
         assert!(two.path().exists());
         drop((one, two));
         assert!(names(dir.path()).is_empty());
@@ -150,8 +154,9 @@ mod tests {
         }
         let link = at("prezero-bench-fedcba9876543210");
         symlink(at("prezero-bench-notes"), &link).expect("it is ours");
-        assert_eq!(remove_dead(dir.path()), [dead]);
+        let removed = remove_dead(dir.path());
+        assert!(matches!(&removed[..], [(path, Ok(()))] if *path == dead));
         assert!(others.iter().all(|other| at(other).exists()) && link.exists());
-        assert_eq!(remove_dead(&at("nowhere")), [] as [PathBuf; 0]);
+        assert!(remove_dead(&at("nowhere")).is_empty());
     }
 }

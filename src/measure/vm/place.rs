@@ -11,7 +11,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
 };
 
-use super::own_dir::{OwnDir, remove_dead};
+use super::own_dir::{Dead, OwnDir, remove_dead};
 use super::sys;
 use crate::failure::Failure;
 
@@ -78,8 +78,8 @@ impl Place {
     }
 
     /// Removes what measurements of this user that were killed have left: in the directory for temporary
-    /// files, on the mounts of hugetlbfs, and in `on`. Those paths.
-    pub(crate) fn remove_dead(on: Option<&Path>, host: &Host) -> Vec<PathBuf> {
+    /// files, on the mounts of hugetlbfs, and in `on`.
+    pub(crate) fn remove_dead(on: Option<&Path>, host: &Host) -> Vec<Dead> {
         let mounts = host.mounts.iter().map(|mount| mount.path.as_path());
         let mut parents: Vec<&Path> = mounts.chain(on).collect();
         let temporary = std::env::temp_dir();
