@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, sigaction, siginfo_t, sigset_t, termios};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,6 +18,8 @@ static MODES: OnceLock<(termios, termios)> = OnceLock::new();
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Whether it is raw.
 static RAW: AtomicBool = AtomicBool::new(false);
+/// How often the process was told to stop, or went on.
+static TURNS: AtomicUsize = AtomicUsize::new(0);
 /// What signals did before, with their numbers.
 static FORMER: OnceLock<Vec<(c_int, sigaction)>> = OnceLock::new();
 
@@ -207,6 +209,7 @@ extern "C" fn on_end(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
 /// Puts the terminal back and stops. In a process group without a parent in its session nothing stops.
 extern "C" fn on_stop(signal: c_int, _: *mut siginfo_t, _: *mut c_void) {
     keeping_errno(|| {
+        let turn = TURNS.fetch_add(1, Ordering::SeqCst) + 1;
         put_back();
         let _ = action(signal, Some(&handled_by(libc::SIG_DFL)));
         // SAFETY: no pointer is given. As soon as the signal is let through, it stops the process.
@@ -214,13 +217,27 @@ extern "C" fn on_stop(signal: c_int, _: *mut siginfo_t, _: *mut c_void) {
         mask(libc::SIG_UNBLOCK, signal);
         mask(libc::SIG_BLOCK, signal);
         let _ = action(signal, Some(&ours(signal)));
-        raw_again();
+        // It was not stopped, as the kernel has it for a group without a parent to go on with it. Otherwise
+        // this is late: it may have been told to stop once more, on another thread.
+        if TURNS.load(Ordering::SeqCst) == turn {
+            raw_again();
+        }
     });
 }
 
 /// After a stop of any kind, SIGSTOP included.
 extern "C" fn on_continue(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
-    keeping_errno(raw_again);
+    keeping_errno(|| {
+        TURNS.fetch_add(1, Ordering::SeqCst);
+        // The thread that stopped may not have come to it.
+        let handled = |former: &Vec<(c_int, sigaction)>| {
+            former.iter().any(|(signal, _)| *signal == libc::SIGTSTP)
+        };
+        if FORMER.get().is_some_and(handled) {
+            let _ = action(libc::SIGTSTP, Some(&ours(libc::SIGTSTP)));
+        }
+        raw_again();
+    });
 }
 
 /// What a handler does must not be seen by whom it interrupts.
