@@ -1,4 +1,6 @@
-//! SIGINT and SIGTERM: the first asks the run to stop and unwind, the second ends the process.
+//! SIGINT and SIGTERM: the first asks the run to stop and unwind, the next one ends the process.
+
+mod sys;
 
 use std::fs;
 use std::io;
@@ -16,13 +18,12 @@ use signal_hook::flag;
 /// what it starts in the background.
 pub(crate) fn on_signals() -> io::Result<Cancel> {
     let cancel = Cancel::new();
+    let first = Arc::default();
     for signal in [SIGINT, SIGTERM] {
         if is_ignored(signal) {
             continue;
         }
-        // Registered first, so that it acts only if the flag was set by an earlier signal.
-        flag::register_conditional_default(signal, Arc::clone(&cancel.flag()))?;
-        flag::register(signal, cancel.flag())?;
+        sys::register(signal, cancel.flag(), Arc::clone(&first))?;
     }
     // A result that does not fit below RLIMIT_FSIZE is then an error of write(2).
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
