@@ -54,9 +54,7 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         let path = path.display();
         let text = match removed {
             Ok(()) => format!("Removed {path}, left by a bench vm that was killed"),
-            Err(error) => format!(
-                "{path}, left by a bench vm that was killed, cannot be removed, nor the hugepages in it: {error} (sudo rm -r {path})"
-            ),
+            Err(why) => format!("{path}, left by a bench vm that was killed, stays: {why}"),
         };
         note(report, text);
     }

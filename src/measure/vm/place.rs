@@ -45,7 +45,7 @@ impl Place {
         };
         if let Some(on) = on {
             let own = OwnDir::make(on).map_err(|error| not_made(&error, on, &fix(page)))?;
-            place.pool = Ok(own.path().join("pool"));
+            place.pool = Ok(own.pool());
             place._on = Some(own);
             return Ok(place);
         }
@@ -84,7 +84,7 @@ impl Place {
         let mut parents: Vec<&Path> = mounts.chain(on).collect();
         let temporary = std::env::temp_dir();
         parents.push(&temporary);
-        parents.into_iter().flat_map(remove_dead).collect()
+        remove_dead(parents)
     }
 }
 
