@@ -52,9 +52,7 @@ observe() {
 # The least that is free in each pool as long as there is the file.
 watch_pools() {
     # Waiting for what never comes takes no process, unlike sleep: the memory is there for a tenth of a second only.
-    rm -f "$lab_scratch/never"
-    mkfifo "$lab_scratch/never"
-    exec 4<>"$lab_scratch/never"
+    exec 4<>/run/never
     pools=$(echo /sys/devices/system/node/node*/hugepages/hugepages-*)
     n=0
     for pool in $pools; do

@@ -27,3 +27,59 @@ node_has() {
     [ $(($3 - ${line% *})) -le "$reserved" ] ||
         fail "node $1 of the guest manages ${line% *} of $3 KiB, although its kernel reserved $reserved in all"
 }
+
+gigabyte_pool=/tmp/huge-1g/prezero
+
+# make_gigabyte_pool: with one segment of one page, on node 1.
+make_gigabyte_pool() {
+    mkdir -p /tmp/huge-1g
+    mount -t hugetlbfs -o pagesize=1G none /tmp/huge-1g
+    expect 0 prezero pool create $gigabyte_pool --size 1G --segment 1G --node 1
+}
+
+# boots_on_the_gigabyte_page ORIGIN BY EXIT-CODE EXIT WORDS: the segment is of that origin and was cleared by that, and
+# Linux ends in that way when its command line has these words. No page is taken besides.
+boots_on_the_gigabyte_page() {
+    observe "$3" prezero run --memory size=1G,hugepages=on,hugepage_size=1G --prealloc --pool $gigabyte_pool \
+        --kernel $guest/vmlinux --initramfs $guest/initramfs --cmdline "$cmdline $5" --json </dev/null
+    held 1 1G 0
+    holds ".guest.exit == \"$4\""
+    holds "[.regions[] | [.backing, .node, .page_size, .origin, .cleared_by]] == [[\"pool\", 1, 1073741824, \"$1\", \"$2\"]]"
+    ran_in_order
+    has_promised_memory "$err"
+    node_has 0 0 $((1024 * 1024 - 392)) 10
+    expect 0 prezero pool status $gigabyte_pool --json
+    holds '[.segments[] | [.node, .state, .leased]] == [[1, "dirty", false]]'
+}
+
+leave_gigabyte_pool() {
+    expect 0 prezero pool destroy $gigabyte_pool
+    has_free 1 1G 2
+    umount /tmp/huge-1g
+}
+
+# make_pool_of_two_nodes: with a segment of 128 MiB on each.
+make_pool_of_two_nodes() {
+    expect 0 prezero pool create --size 256M --segment 128M --nodes 0-1
+}
+
+# has_segments_of_two_nodes ORIGIN BY: the last expected command had zones of 256 and 160 MiB, each on its node and with a
+# segment of that origin, cleared by that, and fresh pages; each vCPU is on a node of its own.
+has_segments_of_two_nodes() {
+    holds '.placement.misplaced_pages == 0'
+    holds "[.regions[] | select(.backing == \"pool\") | [.node, .len, .page_size, .origin, .cleared_by]]
+        == [[0, 134217728, 2097152, \"$1\", \"$2\"], [1, 134217728, 2097152, \"$1\", \"$2\"]]"
+    holds '[.regions[] | select(.backing != "pool") | [.node, .len, .page_size, .origin, .cleared_by]]
+        == [[0, 134217728, 2097152, "fresh", "kernel"], [1, 33554432, 2097152, "fresh", "kernel"]]'
+    holds '[.boot.nodes[] | [.bytes, .host_nodes]] == [[268435456, [0]], [167772160, [1]]]'
+    holds '[.boot.vcpus[] | [.vcpu, .node, .host_cpus]] == [[0, 0, [0]], [1, 1, [1]]]'
+    has_promised_memory "$err"
+    expect 0 prezero pool status --json
+    holds '[.segments[] | [.node, .state, .leased]] == [[0, "dirty", false], [1, "dirty", false]]'
+}
+
+leave_pool_of_two_nodes() {
+    expect 0 prezero pool destroy /dev/hugepages/prezero
+    has_free 0 2M 192
+    has_free 1 2M 96
+}

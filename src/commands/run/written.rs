@@ -57,7 +57,9 @@ impl Shared {
         let mut state = self.state();
         while !state.ended {
             if state.due.is_empty() {
-                state = self.wait(state);
+                // Whoever changes that says so.
+                let waited = self.changed.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let part = state.due[..state.due.len().min(4096)].to_vec();
