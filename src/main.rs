@@ -7,6 +7,7 @@ mod commands;
 mod failure;
 mod measure;
 mod output;
+mod printable;
 mod report;
 mod stop;
 

@@ -9,5 +9,6 @@ pub(crate) mod pool_place;
 mod pools;
 mod request;
 pub(crate) mod run;
+mod saved;
 mod segments;
 mod stall;

@@ -1,6 +1,6 @@
 //! Which CPU a measuring thread is on.
 
-use prezero_host::Host;
+use prezero_host::{Host, IdSet};
 use prezero_memory::Class;
 
 use crate::failure::Failure;
@@ -37,7 +37,8 @@ pub(crate) fn check(option: &str, threads: usize, host: &Host) -> Result<(), Fai
     })
 }
 
-/// The calling thread on one CPU, for as long as this lives; afterwards it may go where it might before.
+/// The calling thread on one CPU or some, for as long as this lives; afterwards it may go where it might before. What it
+/// starts meanwhile stays there.
 #[derive(Debug)]
 pub(crate) struct Kept {
     before: Option<sys::Mask>,
@@ -47,6 +48,13 @@ impl Kept {
     pub(crate) fn on(cpu: Option<u32>) -> Self {
         // What cannot be put back is not changed.
         let before = sys::affinity().ok().filter(|_| pin(cpu));
+        Self { before }
+    }
+
+    /// Those it may not use are left out; if there are no others, it stays where it is.
+    pub(super) fn among(cpus: &IdSet) -> Self {
+        let before = sys::affinity().ok();
+        let before = before.filter(|_| sys::set_affinity(&sys::mask(cpus.iter())).is_ok());
         Self { before }
     }
 
@@ -78,6 +86,15 @@ mod tests {
         assert_eq!(now.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
         drop(kept);
         assert_eq!(sys::affinity().expect("its own"), before);
+        let all: IdSet = (0..u32::MAX)
+            .take(4096)
+            .filter(|cpu| before[*cpu as usize / 64] >> (cpu % 64) & 1 == 1)
+            .collect();
+        let kept = Kept::among(&all);
+        assert!(kept.is_pinned());
+        assert_eq!(sys::affinity().expect("its own"), before);
+        drop(kept);
+        assert!(!Kept::among(&IdSet::default()).is_pinned());
         assert!(!Kept::on(None).is_pinned());
         assert!(!Kept::on(Some(u32::MAX)).is_pinned());
         assert_eq!(sys::affinity().expect("its own"), before);

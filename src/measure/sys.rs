@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// 4096 CPUs: no kernel is built for more on the hosts of this project.
-const MASK_WORDS: usize = 64;
+/// 8192 CPUs: the most that x86's kernel can be built for (`NR_CPUS`, arch/x86/Kconfig).
+const MASK_WORDS: usize = 128;
 const BITS: usize = u64::BITS as usize;
 
 /// gettid(2).
@@ -17,11 +17,19 @@ pub(super) type Mask = [u64; MASK_WORDS];
 
 /// sched_setaffinity(2): the calling thread runs on `cpu` only.
 pub(super) fn pin_this_thread(cpu: u32) -> io::Result<()> {
-    let cpu = cpu as usize;
-    let mut mask = [0_u64; MASK_WORDS];
-    let word = mask.get_mut(cpu / BITS);
-    *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % BITS);
-    set_affinity(&mask)
+    set_affinity(&mask([cpu]))
+}
+
+/// A mask of these CPUs; one of none where they are beyond all that there can be.
+pub(super) fn mask(cpus: impl IntoIterator<Item = u32>) -> Mask {
+    let mut mask = [0; MASK_WORDS];
+    for cpu in cpus {
+        let cpu = cpu as usize;
+        if let Some(word) = mask.get_mut(cpu / BITS) {
+            *word |= 1 << (cpu % BITS);
+        }
+    }
+    mask
 }
 
 /// sched_setaffinity(2): the calling thread runs on these CPUs.
@@ -37,7 +45,7 @@ pub(super) fn set_affinity(mask: &Mask) -> io::Result<()> {
 
 /// sched_getaffinity(2): the CPUs that the calling thread may run on.
 pub(super) fn affinity() -> io::Result<Mask> {
-    let mut mask = [0_u64; MASK_WORDS];
+    let mut mask: Mask = [0; MASK_WORDS];
     let size = size_of_val(&mask);
     let number = libc::SYS_sched_getaffinity;
     // SAFETY: the mask is live, writable and of `size` bytes.

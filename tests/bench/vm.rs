@@ -125,6 +125,8 @@ fn qemu_is_a_peer_with_two_rows() {
     };
     pages.assert_clean();
     assert_eq!(list(&report, "notes"), [] as [Value; 0], "{report:#}");
+    let warnings = report["warnings"].to_string();
+    assert!(!warnings.contains("said that it was ready"), "{warnings}");
     for way in ["prealloc", "prealloc-threads"] {
         let row = row(&report, "qemu", way);
         assert!(
@@ -217,6 +219,12 @@ fn the_files_of_cloud_hypervisor_are_gone_and_its_time_is_that_of_its_event() {
     pages.assert_clean();
     let row = row(&report, "cloud-hypervisor", "prefault");
     assert!(row["workers"].is_null() && row["runs"] == 2, "{row:#}");
+    // It has no memory, which is not taken on trust.
+    let warnings = report["warnings"].to_string();
+    assert!(
+        warnings.contains("said that it was ready with only 0 bytes of 64 MiB in hugepages"),
+        "{warnings}"
+    );
 }
 
 fn executable(path: &Path, text: &str) {

@@ -143,7 +143,10 @@ impl Baseline {
                     "The baseline {}:{chunk} is not among the rows to be measured",
                     self.method
                 ),
-                fix: Some(format!("--method …,{} --chunk …,{chunk}", self.method)),
+                fix: Some(format!(
+                    "name it as well: --method LIST,{} --chunk LIST,{chunk}",
+                    self.method
+                )),
             }),
             None => Ok(Err(Warning::NoBaseline {
                 name: format!("{}:{chunk}", self.method),

@@ -1,21 +1,20 @@
 //! `prezero bench compare`: two documents of one measurement against each other.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use prezero_memory::{ByteSize, Class};
+use prezero_memory::Class;
 
 use crate::cli::BenchCompareArgs;
+use crate::commands::saved;
 use crate::failure::Failure;
 use crate::measure::compare::{Document, DocumentError, compare};
 use crate::output;
 use crate::report::bench_compare::{CompareReport, SideFacts};
 use crate::report::facts::ErrorFacts;
 
-/// A document of hundreds of rows with hundreds of samples is a tenth of it.
-const LARGEST: u64 = 16 << 20;
+/// How a document is made.
+const MAKE: &str = "prezero bench clear --json > FILE, or what else was measured";
 
 /// Runs the command and prints its report.
 pub(crate) fn main(args: &BenchCompareArgs) -> ExitCode {
@@ -68,42 +67,13 @@ fn run(args: &BenchCompareArgs, report: &mut CompareReport) -> Result<(), Failur
 }
 
 fn read(path: &Path) -> Result<Document, Failure> {
-    let text = text(path)?;
+    let text = saved::read(path, MAKE)?;
     Document::parse(&text).map_err(|error| Failure {
         class: Class::Usage,
         message: format!("{} {error}", path.display()),
         fix: Some(match error {
             DocumentError::Foreign(_) => "prezero bench compare --help".to_owned(),
-            _ => "prezero bench clear --json > FILE, or what else was measured".to_owned(),
+            _ => MAKE.to_owned(),
         }),
     })
-}
-
-/// What is in a file, a pipe or standard input, as far as it can be a document.
-fn text(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut text));
-    read.map_err(|error| Failure {
-        class: match error.kind() {
-            ErrorKind::PermissionDenied => Class::Host,
-            ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
-                Class::Usage
-            }
-            _ => Class::Internal,
-        },
-        message: format!("{} cannot be read: {error}", path.display()),
-        fix: Some(format!("ls -l {}", path.display())),
-    })?;
-    if text.len() as u64 > LARGEST {
-        return Err(Failure {
-            class: Class::Usage,
-            message: format!(
-                "{} is larger than {}, which no document of a measurement is",
-                path.display(),
-                ByteSize(LARGEST)
-            ),
-            fix: Some("prezero bench clear --json > FILE, or what else was measured".to_owned()),
-        });
-    }
-    Ok(text)
 }

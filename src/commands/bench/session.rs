@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use prezero_host::Host;
 use prezero_memory::{Cancel, Class};
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -25,11 +26,28 @@ pub(super) fn main<R: BenchReport + Serialize>(
     text: impl FnOnce(&mut StdoutLock<'_>, &R) -> io::Result<()>,
 ) -> ExitCode {
     let result = match crate::stop::on_signals() {
-        Ok(cancel) => run(&cancel, &mut report),
+        Ok(cancel) => enough_descriptors().and_then(|()| run(&cancel, &mut report)),
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
     *report.shared().error = result.as_ref().err().map(ErrorFacts::from);
     output::finish(&report, result, json, |out| text(out, &report))
+}
+
+/// Files that a measurement has open at a time, with room to spare.
+const FILES: u64 = 64;
+
+/// With fewer the host could not be looked at, and would seem to have nothing.
+fn enough_descriptors() -> Result<(), Failure> {
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if most < FILES => Err(Failure {
+            class: Class::Shortage,
+            message: format!(
+                "This process may have {most} files open at a time (RLIMIT_NOFILE), of which a measurement needs up to {FILES}"
+            ),
+            fix: Some("ulimit -n 1024".to_owned()),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// This host, which is in the report from now on.

@@ -98,15 +98,16 @@ fn run(args: &BenchVmArgs, cancel: &Cancel, report: &mut VmReport) -> Result<(),
         note(report, left_out);
     }
     report.set_rows(&outcome.rows, page.bytes());
-    own_cost(&outcome.rows, cancel, report)?;
     warn(report, of_rows(&outcome.rows, report));
     warn(report, of_machines(&outcome.rows, &report.warnings));
     files.write(
         |file| output::csv::vm(file, &report.rows),
         || output::bench_vm::chart(report),
     )?;
+    own_cost(&outcome.rows, cancel, report)?;
+    let on_node = placed.pages.node.map(|_| &bench.cpus);
     let pinned = step("pin", pins::work(&kept, &sizes, runs), |done| {
-        pins::measure(&kept, &sizes, placed.pages, runs, cancel, done)
+        pins::measure(&kept, &sizes, placed.pages, runs, on_node, cancel, done)
     })?;
     session::watched(report, &watch);
     warn(report, pinned.warnings());
@@ -160,7 +161,7 @@ fn tell_nodes(placed: &Placed, host: &Host, report: &mut VmReport) {
         note(
             report,
             format!(
-                "Memory of all machines is on node {node} (the host has {all}), which has enough for the largest; workers are on its CPUs, but for those of Cloud Hypervisor, which chooses itself"
+                "Memory of all machines is on node {node} (the host has {all}), which has enough for the largest; workers are on its CPUs, and so are other monitors"
             ),
         );
     }
@@ -237,7 +238,21 @@ fn note(report: &mut VmReport, note: String) {
 
 /// What timing a child adds, beside the shortest creations that were measured.
 fn own_cost(rows: &[Measured], cancel: &Cancel, report: &mut VmReport) -> Result<(), Failure> {
-    let costs = null_child::measure(cancel)?;
+    let costs = match null_child::measure(cancel) {
+        Ok(costs) => costs,
+        Err(failure) if cancel.is_cancelled() => return Err(failure),
+        // The figures of the rows are none the worse for it.
+        Err(failure) => {
+            note(
+                report,
+                format!(
+                    "What timing a child adds was not measured: {}",
+                    failure.message
+                ),
+            );
+            return Ok(());
+        }
+    };
     let shortest = |of_peers: bool| {
         let rows = rows
             .iter()

@@ -1,16 +1,20 @@
 //! `--from`: a saved document of `prezero bench vm`, to predict from.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use prezero_host::Host;
 use prezero_memory::{ByteSize, Class, Hugepages, Request};
 use serde::Deserialize;
 
+use crate::commands::saved;
 use crate::failure::Failure;
+use crate::printable::printable;
 use crate::report::estimate::{EstimateFacts, MeasuredRow};
 
 const SCHEMA: &str = "prezero/bench-vm/1";
+
+/// How a document is made. What the user named may be something else that is needed.
+const MAKE: &str = "sudo prezero bench vm --memory 1G,4G --json >vm.json, and --from vm.json";
 
 /// What was measured, and where: the part of the document that is read.
 #[derive(Debug, Deserialize)]
@@ -38,16 +42,16 @@ impl Measurements {
         let refused = |why: String| Failure {
             class: Class::Usage,
             message: format!("{} cannot be predicted from: {why}", path.display()),
-            fix: Some(format!(
-                "sudo prezero bench vm --memory 1G,4G --json >{}",
-                path.display()
-            )),
+            fix: Some(MAKE.to_owned()),
         };
-        let text = fs::read(path).map_err(|error| refused(error.to_string()))?;
-        let document: Document =
-            serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
+        let text = saved::read(path, MAKE)?;
+        let document: Document = serde_json::from_slice(&text)
+            .map_err(|error| refused(printable(&error.to_string())))?;
         if document.schema != SCHEMA {
-            return Err(refused(format!("its schema is {}", document.schema)));
+            return Err(refused(format!(
+                "its schema is {}",
+                printable(&document.schema)
+            )));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -66,7 +70,10 @@ impl Measurements {
         (here != there).then(|| {
             format!(
                 "{path} was measured on another machine ({}, Linux {}) than is planned for ({}, Linux {})",
-                there.0, there.1, here.0, here.1
+                printable(there.0),
+                printable(there.1),
+                here.0,
+                here.1
             )
         })
     }

@@ -52,7 +52,7 @@ impl End {
             ),
             Self::TripleFault(cpu) => (
                 format!("vCPU {cpu} shut down with a triple fault"),
-                "--cmdline \"… earlyprintk=ttyS0\" shows how far the kernel came; reboot=t in it does this on purpose",
+                "add earlyprintk=ttyS0 to --cmdline to see how far the kernel came; reboot=t in it does this on purpose",
             ),
             Self::DebugExit(code) if code != 0 => (
                 format!("A program of the guest ended the machine with code {code}"),

@@ -45,7 +45,7 @@ impl Keyboard {
         let failed = |error: io::Error| Failure {
             class: Class::Internal,
             message: format!("The terminal cannot be used for the guest's console: {error}"),
-            fix: Some("prezero run … </dev/null".to_owned()),
+            fix: Some("run it with </dev/null, without input".to_owned()),
         };
         sys::make_raw().map_err(failed)?;
         Ok(Self {

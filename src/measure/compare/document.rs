@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::schema::{self, Figure, Key, Kind, Schema, Source};
 use crate::measure::clear::counted;
 use crate::measure::stats::{Spread, Summary};
+use crate::printable::printable;
 
 /// A document with everything in it that is compared.
 #[derive(Clone, Debug)]
@@ -132,13 +133,10 @@ impl Document {
     }
 }
 
-/// A document may hold anything, and a terminal obeys control characters.
+/// A document may hold anything.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 300;
-    text.chars()
-        .filter(|letter| !letter.is_control())
-        .take(LONGEST)
-        .collect()
+    printable(text).chars().take(LONGEST).collect()
 }
 
 fn field(place: String, wanted: &'static str) -> DocumentError {

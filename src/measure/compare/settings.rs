@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::document::Document;
 use super::machines::{Difference, sizes};
+use crate::printable::printable;
 
 type Find = fn(&Document) -> Option<String>;
 
@@ -94,12 +95,9 @@ fn versions(of: &Document) -> impl Iterator<Item = (&str, &str)> {
     peers.filter_map(|peer| Some((peer["peer"].as_str()?, peer["version"].as_str()?)))
 }
 
-/// `None` where nothing differs. A document may hold anything, and a terminal obeys control characters.
+/// `None` where nothing differs.
 fn listed(pairs: impl Iterator<Item = (String, String)>) -> Option<(String, String)> {
     let (a, b): (Vec<String>, Vec<String>) = pairs.unzip();
-    let text = |texts: Vec<String>| {
-        let text = texts.join(", ");
-        text.chars().filter(|letter| !letter.is_control()).collect()
-    };
+    let text = |texts: Vec<String>| printable(&texts.join(", "));
     (!a.is_empty()).then(|| (text(a), text(b)))
 }

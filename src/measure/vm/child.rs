@@ -1,24 +1,27 @@
 //! A process that is timed from its exec to something that it says.
 //!
-//! The parent sleeps in poll(2) meanwhile: what it costs is one small write before the exec, and one
-//! wake-up at the end.
+//! The parent sleeps in poll(2) meanwhile: what it costs is one small write before the exec, and a wake-up at the end and
+//! whenever the child complains.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, PipeWriter, Read, Seek};
-use std::os::fd::AsFd;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use prezero_memory::{Cancel, Class};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 use super::sys;
 use crate::clock;
 use crate::failure::Failure;
+use crate::printable::printable;
 
 /// How soon a signal, and a child that is late, is noticed while the child has nothing to say.
 const NOTICED: Timespec = Timespec {
@@ -38,6 +41,9 @@ pub(super) fn limit(bytes: u64) -> Duration {
     BESIDES + Duration::from_secs(bytes / SLOWEST)
 }
 
+/// How often it is looked whether a child has ended where that cannot be waited for.
+const NAP: Duration = Duration::from_millis(10);
+
 const AT_ONCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
@@ -46,15 +52,18 @@ const AT_ONCE: Timespec = Timespec {
 /// The last of what a child wrote that is worth repeating, in bytes.
 const WORDS: usize = 400;
 
-/// A running child. It does not outlive this value, nor this process.
+/// The most that a child may write, in bytes: a document of a machine with a thousand workers is a tenth of it.
+const MOST: u64 = 16 << 20;
+
+/// A running child. It does not outlive this value, nor this process; nor do those of its own, if it leads a
+/// process group and this process is not killed.
 #[derive(Debug)]
 pub(super) struct Child<'a> {
     name: String,
     process: Option<Process>,
     /// Just before its exec, on the [clock] of all.
     started: Duration,
-    /// Its standard error; in memory, so that nobody has to read it meanwhile.
-    words: File,
+    words: RefCell<Words>,
     cancel: &'a Cancel,
     /// How long it may take to say what is waited for, and again to end.
     limit: Duration,
@@ -90,14 +99,20 @@ impl<'a> Child<'a> {
         begun: Option<PipeWriter>,
     ) -> Result<Self, Failure> {
         let name = name.to_string();
-        let failed = |error: &io::Error| Failure {
-            class: Class::Internal,
-            message: format!("Cannot run {name}: {error}"),
-            fix: None,
+        let failed = |error: &io::Error| {
+            let full = error.raw_os_error() == Some(Errno::MFILE.raw_os_error());
+            Failure {
+                class: if full {
+                    Class::Shortage
+                } else {
+                    Class::Internal
+                },
+                message: format!("Cannot run {name}: {error}"),
+                fix: full.then(|| "ulimit -n 1024".to_owned()),
+            }
         };
-        let words = memfd_create("words", MemfdFlags::CLOEXEC).map(File::from);
-        let words = words.map_err(|errno| failed(&errno.into()))?;
-        command.stderr(words.try_clone().map_err(|error| failed(&error))?);
+        let (words, theirs) = Words::new().map_err(|error| failed(&error))?;
+        command.stderr(theirs);
         let (process, started) = sys::spawn(command, begun).map_err(|error| failed(&error))?;
         // The command has its own copies of what it was given: an end of a pipe that stays open here is
         // never at its end.
@@ -106,7 +121,7 @@ impl<'a> Child<'a> {
             name,
             process: Some(process),
             started,
-            words,
+            words: RefCell::new(words),
             cancel,
             limit,
         })
@@ -134,25 +149,24 @@ impl<'a> Child<'a> {
             if self.cancel.is_cancelled() {
                 return Err(stopped());
             }
-            self.check_time(self.started, "say that it is ready")?;
-            let has_more = |within: Timespec| {
-                let mut fds = [PollFd::new(&from, PollFlags::IN)];
-                poll(&mut fds, Some(&within))
-            };
-            match has_more(NOTICED) {
-                Ok(0) | Err(Errno::INTR) => {
+            self.check(self.started, "get so far")?;
+            match self.wait_for(from.as_fd(), NOTICED) {
+                Ok(true) => {}
+                Ok(false) => {
                     // What it wrote before its end is there by then.
-                    if self.has_ended() && has_more(AT_ONCE) == Ok(0) {
+                    if self.has_ended() && self.wait_for(from.as_fd(), AT_ONCE) == Ok(false) {
                         return Err(self.failed("it has ended"));
                     }
                     continue;
                 }
-                Ok(_) => {}
                 Err(errno) => return Err(self.failed(&io::Error::from(errno).to_string())),
             }
             let at = clock::now();
             match from.read(&mut buffer) {
                 Ok(0) => return Ok((read, at)),
+                Ok(n) if (read.len() + n) as u64 > MOST => {
+                    return Err(self.failed("it does not stop writing"));
+                }
                 Ok(n) => read.extend_from_slice(&buffer[..n]),
                 Err(error) if is_passing(error.kind()) => {}
                 Err(error) => return Err(self.failed(&error.to_string())),
@@ -161,6 +175,23 @@ impl<'a> Child<'a> {
                 return Ok((read, at));
             }
         }
+    }
+
+    /// Whether something comes from there within this time; what it complains of meanwhile is kept. A signal ends the
+    /// waiting.
+    fn wait_for(&self, from: BorrowedFd<'_>, within: Timespec) -> Result<bool, Errno> {
+        let mut words = self.words.borrow_mut();
+        let mut fds = [from, words.fd().unwrap_or(from)]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut fds, Some(&within)) {
+            Err(Errno::INTR) => return Ok(false),
+            polled => polled?,
+        };
+        let [come, complains] = fds.map(|fd| !fd.revents().is_empty());
+        if complains {
+            words.read();
+        }
+        Ok(come)
     }
 
     /// A named pipe that this process holds open itself does not end with the child.
@@ -177,14 +208,16 @@ impl<'a> Child<'a> {
     }
 
     /// A child that hangs would be waited for without an end.
-    fn check_time(&self, since: Duration, to: &str) -> Result<(), Failure> {
+    fn check(&self, since: Duration, to: &str) -> Result<(), Failure> {
         if clock::now().saturating_sub(since) < self.limit {
             return Ok(());
         }
         let what = format!("it was given {} s to {to}", self.limit.as_secs_f64());
         Err(Failure {
             class: Class::Stopped,
-            fix: Some("end what else runs here, or smaller machines: --memory 1G".to_owned()),
+            fix: Some(
+                "end what else runs here (top), or make smaller machines (--memory)".to_owned(),
+            ),
             ..self.failed(&what)
         })
     }
@@ -194,6 +227,8 @@ impl<'a> Child<'a> {
         // A child that reads its input to the end would wait for us.
         drop(self.process.as_mut().and_then(|child| child.stdin.take()));
         self.wait_until_it_has_ended()?;
+        // What it has started and left behind: as long as it is not waited for, its number is nobody else's.
+        self.end_group();
         let Some(process) = self.process.take() else {
             return Err(self.failed("it has ended"));
         };
@@ -207,15 +242,24 @@ impl<'a> Child<'a> {
             return Ok(());
         };
         let since = clock::now();
-        // Where a seccomp filter does not know the call, it is waited for without a limit.
-        let Ok(ending) = pidfd_open(Pid::from_child(process), PidfdFlags::empty()) else {
-            return Ok(());
-        };
+        let ending = pidfd_open(Pid::from_child(process), PidfdFlags::empty());
         loop {
-            match poll(&mut [PollFd::new(&ending, PollFlags::IN)], Some(&NOTICED)) {
-                Ok(0) | Err(Errno::INTR) if self.cancel.is_cancelled() => return Err(stopped()),
-                Ok(0) | Err(Errno::INTR) => self.check_time(since, "end")?,
-                Ok(_) => return Ok(()),
+            if self.cancel.is_cancelled() {
+                return Err(stopped());
+            }
+            self.check(since, "end")?;
+            let ended = match &ending {
+                Ok(ending) => self.wait_for(ending.as_fd(), NOTICED),
+                // A seccomp filter that does not know the call.
+                Err(_) => {
+                    thread::sleep(NAP);
+                    self.words.borrow_mut().read();
+                    Ok(self.has_ended())
+                }
+            };
+            match ended {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
                 Err(errno) => return Err(self.failed(&io::Error::from(errno).to_string())),
             }
         }
@@ -237,25 +281,80 @@ impl<'a> Child<'a> {
 
     /// The end of what it wrote to its standard error, on one line.
     fn words(&self) -> String {
-        let mut words = Vec::new();
-        let mut file = &self.words;
-        let _ = file.rewind().and_then(|()| file.read_to_end(&mut words));
-        let text = String::from_utf8_lossy(&words);
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let text = lines.collect::<Vec<_>>().join(" | ");
-        let from = text.len().saturating_sub(WORDS);
-        let from = (from..text.len()).find(|n| text.is_char_boundary(*n));
-        from.map_or(String::new(), |from| text[from..].to_owned())
+        let mut words = self.words.borrow_mut();
+        words.read();
+        words.line()
+    }
+
+    /// Kills its process group, if it leads one.
+    fn end_group(&self) {
+        if let Some(process) = &self.process {
+            let _ = kill_process_group(Pid::from_child(process), Signal::KILL);
+        }
     }
 }
 
 impl Drop for Child<'_> {
     fn drop(&mut self) {
+        self.end_group();
         if let Some(process) = &mut self.process {
             // Its memory is back when it has been waited for.
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+}
+
+/// The standard error of a child, of which the last is kept.
+#[derive(Debug)]
+struct Words {
+    /// None at its end.
+    from: Option<PipeReader>,
+    last: Vec<u8>,
+}
+
+impl Words {
+    /// And the end to write to.
+    fn new() -> io::Result<(Self, PipeWriter)> {
+        let (from, to) = io::pipe()?;
+        ioctl_fionbio(&from, true)?;
+        let last = Vec::new();
+        let from = Some(from);
+        Ok((Self { from, last }, to))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.from.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes what is there, as much as a pipe holds: more may come as fast as it is read.
+    fn read(&mut self) {
+        // Characters have at most four bytes, and what goes with them is left out.
+        const KEPT: usize = 8 * WORDS;
+        let mut buffer = [0; 64 << 10];
+        let Some(from) = &mut self.from else {
+            return;
+        };
+        match from.read(&mut buffer) {
+            Ok(0) => self.from = None,
+            Ok(n) => {
+                self.last.extend_from_slice(&buffer[..n]);
+                let old = self.last.len().saturating_sub(KEPT);
+                self.last.drain(..old);
+            }
+            Err(error) if is_passing(error.kind()) => {}
+            Err(_) => self.from = None,
+        }
+    }
+
+    fn line(&self) -> String {
+        let text = String::from_utf8_lossy(&self.last);
+        let lines = text.lines().map(|line| printable(line).trim().to_owned());
+        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+        let text = lines.join(" | ");
+        let from = text.len().saturating_sub(WORDS);
+        let from = (from..text.len()).find(|n| text.is_char_boundary(*n));
+        from.map_or(String::new(), |from| text[from..].to_owned())
     }
 }
 
@@ -275,6 +374,8 @@ pub(super) fn stopped() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+
     use super::*;
 
     fn shell(script: &str) -> Command {
@@ -348,6 +449,62 @@ mod tests {
             (ended.status.code(), &*words),
             (Some(3), "no memory | here")
         );
+    }
+
+    #[test]
+    fn of_many_words_the_last_are_repeated_and_none_is_obeyed() {
+        let cancel = Cancel::new();
+        let script = "head -c 100000 /dev/zero >&2; printf 'no\\033[2J memory\\n' >&2; exit 3";
+        let (_, words) = started(script, &cancel).wait().expect("it ends");
+        assert_eq!(words, "no[2J memory");
+    }
+
+    #[test]
+    fn a_child_that_does_not_stop_is_stopped() {
+        let cancel = Cancel::new();
+        let limit = Duration::from_millis(300);
+        for (script, what) in [
+            ("exec cat /dev/zero", "does not stop writing"),
+            // It may complain for as long as it has time, without a pipe that fills.
+            ("exec 3>&1; exec cat /dev/zero >&2", "was given 0.3 s"),
+        ] {
+            let mut child =
+                Child::start("sh", &mut shell(script), &cancel, limit).expect("a shell");
+            let output = child.process().and_then(|process| process.stdout.take());
+            let read = child.read_until(output.expect("a pipe"), |_| false);
+            let failure = read.expect_err("it does not stop");
+            assert!(failure.message.contains(what), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn what_a_child_has_started_ends_with_it() {
+        let cancel = Cancel::new();
+        let start = |script: &str| {
+            let mut command = shell(script);
+            command.process_group(0);
+            let mut child = Child::start("sh", &mut command, &cancel, LONG).expect("a shell");
+            let output = child.process().and_then(|process| process.stdout.take());
+            let is_line = |read: &[u8]| read.ends_with(b"\n");
+            let read = child.read_until(output.expect("a pipe"), is_line);
+            let text = String::from_utf8_lossy(&read.expect("it speaks").0)
+                .trim()
+                .to_owned();
+            (child, format!("/proc/{text}/stat"))
+        };
+        let gone = |stat: &str| {
+            let deadline = clock::now() + LONG;
+            // It may be waited for a little later, by whoever does that.
+            while std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+                assert!(clock::now() < deadline, "{stat} is still there");
+            }
+        };
+        let (child, started) = start("sleep 1000 >&- 2>&- & echo $!");
+        child.wait().expect("it ends");
+        gone(&started);
+        let (child, started) = start("sleep 1000 >&- 2>&- & echo $!; wait");
+        drop(child);
+        gone(&started);
     }
 
     #[test]

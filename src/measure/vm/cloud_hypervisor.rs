@@ -14,7 +14,7 @@ use prezero_memory::Cancel;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::child::{Child, limit};
-use super::{Pages, Sample, events, stub_kernel};
+use super::{Pages, Sample, events, peer, stub_kernel};
 use crate::failure::Failure;
 
 /// A Cloud Hypervisor that is installed, and what it needs to start.
@@ -33,7 +33,7 @@ impl CloudHypervisor {
 
     /// Asks it for its version, and puts what it needs into `dir`; or why it cannot be had.
     pub(crate) fn find(program: &OsStr, dir: &Path, cancel: &Cancel) -> Result<Self, String> {
-        let version = super::version_of(program, cancel, super::ANSWERS)?;
+        let version = peer::version_of(program, cancel)?;
         let peer = Self {
             program: program.to_owned(),
             version,
@@ -59,9 +59,11 @@ impl CloudHypervisor {
             fix: None,
         })?;
         let mut command = self.command(bytes, pages);
+        let before = peer::in_use(pages.page);
         let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let (_, at) = child.read_until(pipe, events::booted)?;
         let creation = at.saturating_sub(child.started());
+        let taken = peer::taken_since(before, pages.page);
         if let Some(process) = child.process() {
             // Asked to, it would first shut its machine down.
             process.kill().map_err(|error| Failure {
@@ -71,12 +73,12 @@ impl CloudHypervisor {
             })?;
         }
         let (ended, _) = child.wait()?;
-        Ok(Sample::of_peer(creation, ended.cpu, None))
+        Ok(Sample::of_peer(creation, ended.cpu, None, taken))
     }
 
     fn command(&self, bytes: u64, pages: Pages) -> Command {
         let page = pages.page.bytes();
-        let mut command = Command::new(&self.program);
+        let mut command = peer::command(&self.program);
         let memory = format!("size={bytes},hugepages=on,hugepage_size={page},prefault=on");
         match pages.node {
             None => command.args(["--memory", &memory]),

@@ -10,6 +10,7 @@ mod events;
 mod no_pin;
 pub(crate) mod null_child;
 mod own_dir;
+mod peer;
 pub(crate) mod pins;
 mod place;
 mod prezero;
@@ -21,14 +22,11 @@ mod stub_kernel;
 mod sys;
 mod way;
 
-use std::ffi::OsStr;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use prezero_host::IdSet;
 use prezero_memory::{Cancel, Class, Method};
 
-use self::child::{Child, Ended};
 pub(crate) use self::cloud_hypervisor::CloudHypervisor;
 pub(crate) use self::place::{Place, fix as pool_fix};
 use self::prezero::{Clear, Run};
@@ -38,6 +36,7 @@ pub(crate) use self::sizes::{Pages, Size};
 pub(crate) use self::way::{Row, Way, Ways};
 use super::clear::gbps;
 use super::counters::{Counters, Counts, Scope, Unavailable};
+use super::cpus::Kept;
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
@@ -65,6 +64,9 @@ pub(crate) struct Sample {
     pub(crate) work: Option<Work>,
     /// How many threads there were, as far as it is known.
     pub(crate) workers: Option<usize>,
+    /// Another monitor's: bytes in hugepages that were in use when it said that it was ready, and not before it
+    /// was started, as far as it is known.
+    pub(crate) taken: Option<u64>,
     /// How many of them were not kept on a CPU, as far as it is known.
     pub(crate) loose: usize,
     /// What prezero's own report warns of.
@@ -73,13 +75,19 @@ pub(crate) struct Sample {
 
 impl Sample {
     /// One of another monitor, whose clearing cannot be told from the rest.
-    fn of_peer(creation: Duration, cpu: Duration, workers: Option<usize>) -> Self {
+    fn of_peer(
+        creation: Duration,
+        cpu: Duration,
+        workers: Option<usize>,
+        taken: Option<u64>,
+    ) -> Self {
         Self {
             creation,
             first_instruction: None,
             cpu,
             work: None,
             workers,
+            taken,
             loose: 0,
             warnings: Vec::new(),
         }
@@ -241,6 +249,9 @@ impl State<'_> {
             return Err(child::stopped());
         }
         self.prepare(row)?;
+        // What is started here is on the memory's node, as prezero's workers are: only the ways differ.
+        let of_peer = row.way.peer().is_some() && self.bench.pages.node.is_some();
+        let _kept = of_peer.then(|| Kept::among(&self.bench.cpus));
         let (bytes, pages) = (row.bytes, self.bench.pages);
         let workers = row.workers.unwrap_or(1);
         let clear = |method, chunk| Some(Clear { method, chunk });
@@ -270,9 +281,8 @@ impl State<'_> {
                 run(clear(method, row.is_least.then_some(BASE_PAGE)))
             }
             Way::QemuOneThread | Way::QemuThreads => {
-                // Left to itself its one thread may be on another node than the memory.
-                let kept = row.way == Way::QemuThreads || pages.node.is_some();
-                let cpus = kept.then_some(&self.bench.cpus);
+                // One thread is left to the kernel, on the memory's node.
+                let cpus = (row.way == Way::QemuThreads).then_some(&self.bench.cpus);
                 let qemu = self.bench.qemu.as_ref().ok_or_else(absent)?;
                 qemu.run(bytes, pages, workers, cpus, cancel)
             }
@@ -342,40 +352,6 @@ pub(crate) fn work(rows: &[Row], runs: usize) -> u64 {
     all.saturating_mul(runs as u64 + 1)
 }
 
-/// How long a program may take to say what it is.
-const ANSWERS: Duration = Duration::from_secs(10);
-
-/// The first line that a program says when asked for its version; or what is the matter with it.
-fn version_of(program: &OsStr, cancel: &Cancel, limit: Duration) -> Result<String, String> {
-    let mut command = Command::new(program);
-    command.arg("--version");
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut ask = || {
-        let mut child = Child::start(program.display(), &mut command, cancel, limit)?;
-        let output = child.process().and_then(|process| process.stdout.take());
-        let output = output.ok_or_else(|| child.failed("it has no output"))?;
-        let (read, _) = child.read_until(output, |_| false)?;
-        Ok((child.wait()?.0.status, read))
-    };
-    let silent = || "is not installed, or does not answer --version".to_owned();
-    let (status, read) = ask().map_err(|failure: Failure| match failure.class {
-        Class::Stopped => format!("has not answered --version for {} s", limit.as_secs_f64()),
-        _ => silent(),
-    })?;
-    let text = String::from_utf8_lossy(&read);
-    let line = text.lines().next().filter(|_| status.success());
-    line.map(str::to_owned).ok_or_else(silent)
-}
-
-/// A monitor that ended as it should not have.
-fn peer_failed(program: &OsStr, ended: &Ended, words: &str) -> Failure {
-    Failure {
-        class: Class::Internal,
-        message: format!("{} ended with {}: {words}", program.display(), ended.status),
-        fix: None,
-    }
-}
-
 /// A row of recycled memory where there can be none; nobody makes one.
 fn no_pool(why: &str) -> Failure {
     Failure {
@@ -399,37 +375,5 @@ fn stopped(machines: usize, all: usize) -> Failure {
     Failure {
         message: format!("Cancelled after {machines} of {all} machines; nothing of them is shown"),
         ..child::stopped()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn a_program_that_hangs_when_asked_what_it_is_is_left_out_with_the_time_it_was_given() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let program = dir.path().join("monitor");
-        let ask = |script: &str, limit: u64| {
-            fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a directory");
-            let open = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(&program, open).expect("it is ours");
-            let limit = Duration::from_millis(limit);
-            version_of(program.as_os_str(), &Cancel::new(), limit)
-        };
-        assert_eq!(ask("echo one; echo two", 60_000), Ok("one".to_owned()));
-        for hangs in ["exec sleep 1000", "echo one; exec >&- sleep 1000"] {
-            let why = ask(hangs, 200).expect_err("it hangs");
-            assert_eq!(why, "has not answered --version for 0.2 s");
-        }
-        for silent in ["exit 0", "echo one; exit 1"] {
-            let why = ask(silent, 60_000).expect_err("no answer");
-            assert!(why.contains("does not answer --version"), "{why}");
-        }
-        let why = version_of(OsStr::new("/nowhere/monitor"), &Cancel::new(), ANSWERS);
-        assert!(why.expect_err("no such file").contains("not installed"));
     }
 }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use io_uring::IoUring;
+use prezero_host::IdSet;
 use prezero_memory::{ByteSize, Cancel, Control, GuestRam, State};
 
 use super::no_pin::{no_ring, not_pinned};
@@ -15,6 +16,7 @@ use super::recycled::{Segments, reserve_fresh};
 use super::{Pages, Place, child, sys};
 use crate::clock;
 use crate::failure::Failure;
+use crate::measure::cpus::Kept;
 use crate::measure::rounds::interleave;
 use crate::measure::warning::{self, Warning};
 
@@ -104,16 +106,19 @@ impl<E: Into<Failure>> From<E> for NoPin {
     }
 }
 
-/// Pins memory of each kind and size, `runs` times after one time that is not counted. `progress` is told
-/// how many bytes have been pinned.
+/// Pins memory of each kind and size, `runs` times after one time that is not counted, on the CPUs `on` if some
+/// are given. `progress` is told how many bytes have been pinned.
 pub(crate) fn measure(
     place: &Place,
     sizes: &[u64],
     pages: Pages,
     runs: usize,
+    on: Option<&IdSet>,
     cancel: &Cancel,
     progress: &dyn Fn(u64),
 ) -> Result<Pins, Failure> {
+    // Populating happens on the workers; what pins, and faults in what is not there, is this thread.
+    let _kept = on.map(Kept::among);
     let of_size = |&bytes| {
         Memory::all(place)
             .iter()

@@ -32,10 +32,9 @@ impl Place {
     /// only this process and its children see it; it has to have one thread then. Who may not mount has
     /// no pool.
     pub(crate) fn make(on: Option<&Path>, page: PageSize) -> Result<Self, Failure> {
-        let temporary = std::env::temp_dir();
-        let dir = OwnDir::make(&temporary);
-        let dir =
-            dir.map_err(|error| not_made(&error, &temporary, "TMPDIR=DIR prezero bench vm …"))?;
+        let temporary = temporary();
+        let not_there = |error: io::Error| not_made(&error, &temporary, "export TMPDIR=/var/tmp");
+        let dir = OwnDir::make(&temporary).map_err(not_there)?;
         // From here on drop removes it.
         let mut place = Self {
             mounted: None,
@@ -45,11 +44,13 @@ impl Place {
         };
         if let Some(on) = on {
             let own = OwnDir::make(on).map_err(|error| not_made(&error, on, &fix(page)))?;
+            fits(on, page)?;
             place.pool = Ok(own.pool());
             place._on = Some(own);
             return Ok(place);
         }
         let point = place.dir.path().join("pages");
+        fs::create_dir(&point).map_err(not_there)?;
         place.pool = match mount_for_this_process(&point, page) {
             Ok(()) => {
                 let pool = point.join("pool");
@@ -82,7 +83,7 @@ impl Place {
     pub(crate) fn remove_dead(on: Option<&Path>, host: &Host) -> Vec<Dead> {
         let mounts = host.mounts.iter().map(|mount| mount.path.as_path());
         let mut parents: Vec<&Path> = mounts.chain(on).collect();
-        let temporary = std::env::temp_dir();
+        let temporary = temporary();
         parents.push(&temporary);
         remove_dead(parents)
     }
@@ -97,10 +98,51 @@ impl Drop for Place {
     }
 }
 
+/// The directory for temporary files. An empty name for it, which nobody means, would be the current one.
+fn temporary() -> PathBuf {
+    let named = std::env::temp_dir();
+    match named.as_os_str().is_empty() {
+        true => "/tmp".into(),
+        false => named,
+    }
+}
+
+/// Whether a pool with such pages can be there.
+fn fits(on: &Path, page: PageSize) -> Result<(), Failure> {
+    /// `HUGETLBFS_MAGIC`, statfs(2).
+    const MAGIC: u32 = 0x9584_58f6;
+    let facts = rustix::fs::statfs(on);
+    // The fields have as many bits as a word of the architecture; a block is a page, of which there is no negative size.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let facts = facts.map(|facts| (facts.f_type as u32, facts.f_bsize as u64));
+    let (message, fix) = match facts {
+        Ok((MAGIC, bytes)) if bytes != page.bytes() => (
+            format!(
+                "{} has pages of {}, the machines have pages of {page}",
+                on.display(),
+                ByteSize(bytes)
+            ),
+            format!("--page {}, or {}", ByteSize(bytes).to_spec(), fix(page)),
+        ),
+        Ok((MAGIC, _)) | Err(_) => return Ok(()),
+        Ok(_) => (
+            format!(
+                "{} is not on a hugetlbfs mount, which a pool has to be",
+                on.display()
+            ),
+            fix(page),
+        ),
+    };
+    Err(Failure {
+        class: Class::Usage,
+        message,
+        fix: Some(fix),
+    })
+}
+
 /// A user namespace would not help those who may not mount: hugetlbfs is not for them (it has no
 /// `FS_USERNS_MOUNT` in the kernel's fs/hugetlbfs/inode.c).
 fn mount_for_this_process(point: &Path, page: PageSize) -> io::Result<()> {
-    fs::create_dir(point)?;
     sys::unshare_mounts()?;
     // Shared mounts would hand what is mounted here on to everybody.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

@@ -173,6 +173,7 @@ impl Report {
                 time: Duration::from_nanos(phase.ns),
             }),
             workers: Some(self.workers.len()),
+            taken: None,
             loose: self.workers.iter().filter(|worker| !worker.pinned).count(),
             warnings: self.warnings.clone(),
         })

@@ -10,7 +10,7 @@ use prezero_host::IdSet;
 use prezero_memory::Cancel;
 
 use super::child::{Child, limit};
-use super::{Pages, Sample};
+use super::{Pages, Sample, peer};
 use crate::failure::Failure;
 
 /// From here on it keeps the threads that touch pages on their CPUs.
@@ -36,7 +36,7 @@ impl Qemu {
 
     /// Asks it for its version; or why it cannot be had.
     pub(crate) fn find(program: &OsStr, cancel: &Cancel) -> Result<Self, String> {
-        let version = super::version_of(program, cancel, super::ANSWERS)?;
+        let version = peer::version_of(program, cancel)?;
         let context = number(&version).is_some_and(|number| number >= THREAD_CONTEXT);
         Ok(Self {
             program: program.to_owned(),
@@ -65,6 +65,7 @@ impl Qemu {
         cancel: &Cancel,
     ) -> Result<Sample, Failure> {
         let mut command = self.command(bytes, pages, threads, cpus);
+        let before = peer::in_use(pages.page);
         let mut child = Child::start(self.program.display(), &mut command, cancel, limit(bytes))?;
         let output = child.process().and_then(|process| process.stdout.take());
         let mut output = output.ok_or_else(|| child.failed("it has no output"))?;
@@ -73,6 +74,7 @@ impl Qemu {
             return Err(child.failed("it ended without a greeting"));
         }
         let creation = at.saturating_sub(child.started());
+        let taken = peer::taken_since(before, pages.page);
         let input = child.process().and_then(|process| process.stdin.as_mut());
         let told = input.map(|input| std::io::Write::write_all(input, QUIT));
         if !matches!(told, Some(Ok(()))) {
@@ -82,9 +84,9 @@ impl Qemu {
         // What it said last has a reader until it has ended.
         drop(output);
         if !ended.status.success() {
-            return Err(super::peer_failed(&self.program, &ended, &words));
+            return Err(peer::failed(&self.program, &ended, &words));
         }
-        Ok(Sample::of_peer(creation, ended.cpu, Some(threads)))
+        Ok(Sample::of_peer(creation, ended.cpu, Some(threads), taken))
     }
 
     fn command(&self, bytes: u64, pages: Pages, threads: usize, cpus: Option<&IdSet>) -> Command {
@@ -95,7 +97,7 @@ impl Qemu {
         if let Some(node) = pages.node {
             backend.push_str(&format!(",host-nodes={node},policy=bind"));
         }
-        let mut command = Command::new(&self.program);
+        let mut command = peer::command(&self.program);
         command.args(["-machine", "q35,memory-backend=mem", "-accel", "kvm", "-S"]);
         // On AMD hosts that are virtual machines, KVM offers this feature's MSR and refuses it, and QEMU 7.2
         // aborts.

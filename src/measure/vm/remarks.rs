@@ -17,6 +17,13 @@ pub(crate) fn of_machines(rows: &[Measured], given: &[String]) -> Vec<Warning> {
         .map(|workers| Warning::Loose { workers })
         .into_iter()
         .collect();
+    // A monitor that says that it is ready before its memory is there, or takes other pages, is seen in its word only.
+    let short = of_rows.clone().find_map(|(row, sample)| {
+        let (taken, bytes) = (sample.taken?, row.row.bytes);
+        let row = row.row.to_string();
+        (taken < bytes).then_some(Warning::NotTaken { row, taken, bytes })
+    });
+    found.extend(short);
     let mut seen: Vec<String> = given.iter().map(|text| without_figures(text)).collect();
     for (row, sample) in of_rows {
         // Those of loose workers are the one above.
@@ -50,7 +57,7 @@ mod tests {
         let samples = samples.iter().map(|(loose, warnings)| Sample {
             loose: *loose,
             warnings: warnings.iter().map(|text| (*text).to_owned()).collect(),
-            ..Sample::of_peer(Duration::from_secs(1), Duration::ZERO, Some(2))
+            ..Sample::of_peer(Duration::from_secs(1), Duration::ZERO, Some(2), None)
         });
         let row = Row {
             way: Way::Fresh,
@@ -84,5 +91,24 @@ mod tests {
             text: "1 of 512 pages are elsewhere".to_owned(),
         };
         assert_eq!(of_machines(&rows, &given), [wanted]);
+    }
+
+    #[test]
+    fn a_monitor_that_was_ready_before_its_memory_was_is_not_believed() {
+        let of = |taken| {
+            let sample = Sample::of_peer(Duration::from_secs(1), Duration::ZERO, Some(2), taken);
+            let way = Row {
+                way: Way::QemuThreads,
+                ..row(&[(0, &[])]).row
+            };
+            of_machines(
+                &[Measured::new(way, None, vec![sample]).expect("a sample")],
+                &[],
+            )
+        };
+        assert_eq!(of(Some(1 << 30)), []);
+        assert_eq!(of(None), []);
+        let text = of(Some(3 << 20))[0].to_string();
+        assert!(text.contains("only 3 MiB of 1 GiB"), "{text}");
     }
 }

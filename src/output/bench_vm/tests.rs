@@ -23,6 +23,7 @@ fn row(gib: u64, way: Way, workers: Option<usize>, created: u64, work: Option<u6
                 time: time(work),
             }),
             workers,
+            taken: None,
             loose: 0,
             warnings: Vec::new(),
         }

@@ -1,10 +1,12 @@
 //! What is refused, before anything is measured: exit codes 2, 3 and 4.
 
-use prezero_testkit::{Hugepages, require_kvm};
+use std::process::Command;
+
+use prezero_testkit::{Hugepages, PrivateMount, require_kvm};
 use serde_json::Value;
 
 use super::contract::{bench_vm, document};
-use super::{MIB, PAGE};
+use super::{MIB, PAGE, pages};
 use crate::command::{PublicCopy, error_of, finish};
 use crate::contract::list;
 use crate::private_dev::{self, USER, as_user, kvm_of_group};
@@ -70,6 +72,48 @@ fn too_few_hugepages_for_the_largest_machine_are_a_shortage_in_numbers() {
         "{error}"
     );
     assert!(fix.contains("nr_hugepages"), "{fix}");
+}
+
+#[test]
+fn a_place_where_no_such_pool_can_be_is_refused_by_its_own_name() {
+    let Some(pages) = pages() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = dir.path().display();
+    let (class, error, fix) = refused(&format!("--memory 64M --pool {place}"), 2);
+    assert_eq!(class, "usage");
+    assert_eq!(
+        error,
+        format!("{place} is not on a hugetlbfs mount, which a pool has to be")
+    );
+    assert!(fix.contains("--pool "), "{fix}");
+    super::contract::is_empty(dir.path());
+    if let Some(mount) = PrivateMount::hugetlbfs(1 << 30) {
+        let place = mount.path().display();
+        let args = format!("--memory 64M --page 2M --pool {place}");
+        let (_, error, fix) = refused(&args, 2);
+        assert_eq!(
+            error,
+            format!("{place} has pages of 1 GiB, the machines have pages of 2 MiB")
+        );
+        assert!(fix.starts_with("--page 1G"), "{fix}");
+        super::contract::is_empty(mount.path());
+    }
+    pages.assert_clean();
+}
+
+#[test]
+fn too_few_files_are_said_before_the_host_seems_to_have_nothing() {
+    let bench = bench_vm("--memory 64M --json");
+    for files in [8, 63] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+        command.arg(bench.get_program()).args(bench.get_args());
+        let report = document(finish(command), 3);
+        let (class, error, fix) = error_of(&report);
+        assert_eq!(class, "shortage");
+        assert!(error.contains(&format!("{files} files open")), "{error}");
+        assert_eq!(fix.as_deref(), Some("ulimit -n 1024"));
+    }
 }
 
 #[test]
