@@ -1,11 +1,12 @@
 //! The files of `--csv` and `--chart`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use prezero_memory::Class;
+use rustix::process::geteuid;
 
 use crate::failure::Failure;
 use crate::output::chart::ChartError;
@@ -130,22 +131,41 @@ impl<'a> ResultFile<'a> {
 
     fn put(&mut self, result: &[u8]) -> io::Result<()> {
         if self.new {
-            self.file = File::create(self.path)?;
-        } else if self.file.metadata()?.is_file() {
-            // A pipe or terminal has no length to set.
+            return replace(self.path, 0o666, result);
+        }
+        let there = fs::symlink_metadata(self.path)?;
+        if there.is_file() && there.uid() == geteuid().as_raw() {
+            match replace(self.path, there.mode() & 0o7777, result) {
+                // Its directory may be closed to those who may write the file.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                replaced => return replaced,
+            }
+        }
+        // Somebody else's, or what a link leads to, keeps its identity; a pipe or terminal has no length to set.
+        if self.file.metadata()?.is_file() {
             self.file.set_len(0)?;
         }
-        let written = self.file.write_all(result);
-        if self.new && written.is_err() {
-            self.remove();
-        }
-        written
+        self.file.write_all(result)
     }
 
     /// Takes the name of a new one away.
     fn remove(&self) {
         let _ = fs::remove_file(self.path);
     }
+}
+
+/// Puts a file with this result where another one may be, at once: nobody sees part of it, and where it does not fit the
+/// other one stays. A new file has the mode that the process's umask(2) leaves of this one.
+fn replace(path: &Path, mode: u32, result: &[u8]) -> io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let mut made = tempfile::Builder::new()
+        .prefix(".prezero-")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+    made.write_all(result)?;
+    made.persist(path).map_err(io::Error::from).map(drop)
 }
 
 /// What to write in place of a file that cannot be.
@@ -182,6 +202,38 @@ mod tests {
         assert!(written.is_ok());
         assert_eq!(there(), "c");
         assert_eq!(fs::read_to_string(&new).expect("written"), "<svg>");
+    }
+
+    #[test]
+    fn a_file_is_replaced_at_once_with_its_mode_and_a_link_stays_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, link) = (dir.path().join("a.csv"), dir.path().join("link.csv"));
+        fs::write(&file, "before, and longer").expect("writable");
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("it is ours");
+        std::os::unix::fs::symlink(&file, &link).expect("it is ours");
+        let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+        let write = |path: &Path, text: &str| {
+            let files = ResultFiles::open(Some(path), None).expect("writable");
+            let written = files.write(
+                |rows| Ok(rows.write_all(text.as_bytes())?),
+                || Ok(String::new()),
+            );
+            written.expect("writable");
+            assert_eq!(fs::read_to_string(&file).expect("it is there"), text);
+        };
+        // Who has it open goes on reading what was there.
+        let open = File::open(&file).expect("it is there");
+        write(&file, "one");
+        assert_eq!(
+            io::read_to_string(open).expect("it is open"),
+            "before, and longer"
+        );
+        let mode = fs::metadata(&file).expect("it is there").mode();
+        assert_eq!(mode & 0o7777, 0o640);
+        let before = inode(&file);
+        write(&link, "two");
+        assert_eq!(inode(&file), before);
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2);
     }
 
     #[test]
