@@ -17,10 +17,12 @@ pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod text;
 
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use prezero_memory::Class;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::failure::{Failure, exit_code};
@@ -52,7 +54,7 @@ pub(crate) fn finish(
     report: &impl Serialize,
     result: Result<(), Failure>,
     json: bool,
-    text: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+    text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
 ) -> ExitCode {
     let mut code = 0;
     if let Err(failure) = &result {
@@ -60,16 +62,36 @@ pub(crate) fn finish(
         // Nothing can be told to anybody if stderr is gone.
         let _ = print_failure(&mut io::stderr().lock(), failure);
     }
-    let mut stdout = io::stdout().lock();
+    let mut all = Vec::new();
     let printed = match json {
-        true => print_json(&mut stdout, report),
-        false => text(&mut stdout),
+        true => print_json(&mut all, report),
+        false => text(&mut all),
     };
-    if let Err(error) = printed.and_then(|()| stdout.flush()) {
+    if let Err(error) = printed.and_then(|()| print(&all)) {
         let _ = writeln!(io::stderr(), "error: Writing the result to stdout: {error}");
         code = code.max(exit_code(Class::Internal));
     }
     ExitCode::from(code)
+}
+
+/// Writes all of it to stdout, which may have been opened by somebody who wants no write to wait (O_NONBLOCK): that is
+/// theirs and stays, and this waits by itself.
+fn print(mut all: &[u8]) -> io::Result<()> {
+    io::stdout().flush()?;
+    let stdout = rustix::stdio::stdout();
+    while !all.is_empty() {
+        match rustix::io::write(stdout, all) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => all = &all[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                // What is wrong with it is what the next write says.
+                let _ = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Prints an error and ends with `code`.

@@ -15,7 +15,7 @@ fn plan_and_doctor_foresee_what_a_run_takes_and_change_nothing() {
     if !require_kvm() {
         return;
     }
-    let Some(pooled) = Pooled::new(3, 40) else {
+    let Some(pooled) = Pooled::new(3, 48) else {
         return;
     };
     // One dirty, one leased, one clean.

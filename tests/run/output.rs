@@ -2,7 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -138,4 +141,30 @@ fn a_result_that_cannot_be_written_is_an_error() {
         .open("/dev/full")
         .expect("every Linux has it");
     run_into(full, "--memory 1.5G --json").exits_with(2);
+}
+
+#[test]
+fn a_document_waits_for_room_where_no_write_waits() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut options = OpenOptions::new();
+    let opened = options
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
+    let mut full = opened.expect("another end");
+    drop(writer);
+    while full.write(&[b'-'; 4096]).is_ok() {}
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prezero"));
+    command.args(["plan", "--memory", "64M,hugepages=off", "--json"]);
+    let mut child = command.stdout(full).spawn().expect("prezero");
+    drop(command);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().expect("waited for").is_none());
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("text");
+    let document: serde_json::Value =
+        serde_json::from_str(text.trim_start_matches('-')).expect("a document");
+    assert_eq!(document["schema"], "prezero/plan/1");
+    assert!(child.wait().expect("waited for").success());
 }

@@ -1,7 +1,7 @@
 //! What every measurement does around its own work: it ends on signals, knows the machine, says at once
 //! what it has to say, and prints its report.
 
-use std::io::{self, StdoutLock};
+use std::io;
 use std::process::ExitCode;
 
 use prezero_host::Host;
@@ -23,7 +23,7 @@ pub(super) fn main<R: BenchReport + Serialize>(
     mut report: R,
     json: bool,
     run: impl FnOnce(&Cancel, &mut R) -> Result<(), Failure>,
-    text: impl FnOnce(&mut StdoutLock<'_>, &R) -> io::Result<()>,
+    text: impl FnOnce(&mut Vec<u8>, &R) -> io::Result<()>,
 ) -> ExitCode {
     let result = match crate::stop::on_signals() {
         Ok(cancel) => enough_descriptors().and_then(|()| run(&cancel, &mut report)),
