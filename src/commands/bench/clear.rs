@@ -27,7 +27,7 @@ pub(crate) fn main(args: &BenchClearArgs) -> ExitCode {
         ClearReport::new(),
         args.json,
         |cancel, report| run(args, cancel, report),
-        |out, report| output::bench_clear::clear(out, report),
+        output::bench_clear::clear,
     )
 }
 

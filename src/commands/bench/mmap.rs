@@ -23,7 +23,7 @@ pub(crate) fn main(args: &BenchMmapArgs) -> ExitCode {
         MmapReport::new(),
         args.json,
         |cancel, report| run(args, cancel, report),
-        |out, report| output::bench_mmap::mmap(out, report),
+        output::bench_mmap::mmap,
     )
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn main(args: &BenchNeighbourArgs) -> ExitCode {
         NeighbourReport::new(),
         args.json,
         |cancel, report| run(args, cancel, report),
-        |out, report| output::bench_neighbour::neighbour(out, report),
+        output::bench_neighbour::neighbour,
     )
 }
 

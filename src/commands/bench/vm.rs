@@ -33,7 +33,7 @@ pub(crate) fn main(args: &BenchVmArgs) -> ExitCode {
         VmReport::new(),
         args.json,
         |cancel, report| run(args, cancel, report),
-        |out, report| output::bench_vm::vm(out, report),
+        output::bench_vm::vm,
     )
 }
 

@@ -3,9 +3,11 @@
 //! The parent sleeps in poll(2) meanwhile: what it costs is one small write before the exec, and a wake-up at the end and
 //! whenever the child complains.
 
+mod words;
+
 use std::cell::RefCell;
 use std::fmt;
-use std::io::{self, PipeReader, PipeWriter, Read};
+use std::io::{self, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::thread;
@@ -13,15 +15,15 @@ use std::time::Duration;
 
 use prezero_memory::{Cancel, Class};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
+use self::words::Words;
 use super::sys;
 use crate::clock;
 use crate::failure::Failure;
-use crate::printable::printable;
 
 /// How soon a signal, and a child that is late, is noticed while the child has nothing to say.
 const NOTICED: Timespec = Timespec {
@@ -48,9 +50,6 @@ const AT_ONCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
-
-/// The last of what a child wrote that is worth repeating, in bytes.
-const WORDS: usize = 400;
 
 /// The most that a child may write, in bytes: a document of a machine with a thousand workers is a tenth of it.
 const MOST: u64 = 16 << 20;
@@ -305,59 +304,6 @@ impl Drop for Child<'_> {
     }
 }
 
-/// The standard error of a child, of which the last is kept.
-#[derive(Debug)]
-struct Words {
-    /// None at its end.
-    from: Option<PipeReader>,
-    last: Vec<u8>,
-}
-
-impl Words {
-    /// And the end to write to.
-    fn new() -> io::Result<(Self, PipeWriter)> {
-        let (from, to) = io::pipe()?;
-        ioctl_fionbio(&from, true)?;
-        let last = Vec::new();
-        let from = Some(from);
-        Ok((Self { from, last }, to))
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.from.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Takes what is there, as much as a pipe holds: more may come as fast as it is read.
-    fn read(&mut self) {
-        // Characters have at most four bytes, and what goes with them is left out.
-        const KEPT: usize = 8 * WORDS;
-        let mut buffer = [0; 64 << 10];
-        let Some(from) = &mut self.from else {
-            return;
-        };
-        match from.read(&mut buffer) {
-            Ok(0) => self.from = None,
-            Ok(n) => {
-                self.last.extend_from_slice(&buffer[..n]);
-                let old = self.last.len().saturating_sub(KEPT);
-                self.last.drain(..old);
-            }
-            Err(error) if is_passing(error.kind()) => {}
-            Err(_) => self.from = None,
-        }
-    }
-
-    fn line(&self) -> String {
-        let text = String::from_utf8_lossy(&self.last);
-        let lines = text.lines().map(|line| printable(line).trim().to_owned());
-        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
-        let text = lines.join(" | ");
-        let from = text.len().saturating_sub(WORDS);
-        let from = (from..text.len()).find(|n| text.is_char_boundary(*n));
-        from.map_or(String::new(), |from| text[from..].to_owned())
-    }
-}
-
 /// Whether the next try may go well.
 fn is_passing(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
@@ -373,157 +319,4 @@ pub(super) fn stopped() -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::process::CommandExt;
-
-    use super::*;
-
-    fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).stdin(Stdio::null());
-        command.stdout(Stdio::piped());
-        command
-    }
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn started<'a>(script: &str, cancel: &'a Cancel) -> Child<'a> {
-        Child::start("sh", &mut shell(script), cancel, LONG).expect("a shell")
-    }
-
-    /// It is stopped, after its time and not long after.
-    fn is_late(begun: Duration, limit: Duration, failure: &Failure) {
-        assert_eq!(failure.class, Class::Stopped, "{}", failure.message);
-        assert!(failure.message.contains("0.3 s"), "{}", failure.message);
-        let took = clock::now().saturating_sub(begun);
-        assert!(took >= limit && took < LONG, "{took:?}");
-    }
-
-    #[test]
-    fn a_child_that_hangs_is_given_its_time_and_no_more() {
-        let (cancel, limit) = (Cancel::new(), Duration::from_millis(300));
-        let begun = clock::now();
-        // It says something, and not what is waited for; and when it has, it does not end.
-        let silent = "echo words >&2; echo one; exec sleep 1000";
-        let start = |script: &str| Child::start("sh", &mut shell(script), &cancel, limit);
-        let mut child = start(silent).expect("a shell");
-        let output = child.process().and_then(|process| process.stdout.take());
-        let read = child.read_until(output.expect("a pipe"), |_| false);
-        let failure = read.expect_err("it hangs");
-        assert!(failure.message.ends_with(": words"), "{}", failure.message);
-        is_late(begun, limit, &failure);
-        let begun = clock::now();
-        let failure = start("exec sleep 1000").expect("a shell").wait();
-        is_late(begun, limit, &failure.expect_err("it hangs"));
-        assert_eq!(super::limit(16 << 30), Duration::from_secs(60 + 68));
-    }
-
-    #[test]
-    fn a_cancel_ends_the_waiting_for_its_end() {
-        let cancel = Cancel::new();
-        let child = started("exec sleep 1000", &cancel);
-        cancel.cancel();
-        assert_eq!(child.wait().expect_err("cancelled").class, Class::Stopped);
-    }
-
-    #[test]
-    fn a_child_is_read_until_it_said_enough_and_its_end_is_seen() {
-        let cancel = Cancel::new();
-        let mut child = started("echo one; echo two", &cancel);
-        let output = child.process().and_then(|process| process.stdout.take());
-        let (read, at) = child
-            .read_until(output.expect("a pipe"), |read| read.ends_with(b"two\n"))
-            .expect("it speaks");
-        assert_eq!(read, b"one\ntwo\n");
-        assert!(at >= child.started());
-        let (ended, words) = child.wait().expect("it ends");
-        assert!(ended.status.success() && words.is_empty());
-    }
-
-    #[test]
-    fn a_failure_has_the_last_words_of_the_child() {
-        let cancel = Cancel::new();
-        let child = started("echo no memory >&2; echo here >&2; exit 3", &cancel);
-        let (ended, words) = child.wait().expect("it ends");
-        assert_eq!(
-            (ended.status.code(), &*words),
-            (Some(3), "no memory | here")
-        );
-    }
-
-    #[test]
-    fn of_many_words_the_last_are_repeated_and_none_is_obeyed() {
-        let cancel = Cancel::new();
-        let script = "head -c 100000 /dev/zero >&2; printf 'no\\033[2J memory\\n' >&2; exit 3";
-        let (_, words) = started(script, &cancel).wait().expect("it ends");
-        assert_eq!(words, "no[2J memory");
-    }
-
-    #[test]
-    fn a_child_that_does_not_stop_is_stopped() {
-        let cancel = Cancel::new();
-        let limit = Duration::from_millis(300);
-        for (script, what) in [
-            ("exec cat /dev/zero", "does not stop writing"),
-            // It may complain for as long as it has time, without a pipe that fills.
-            ("exec 3>&1; exec cat /dev/zero >&2", "was given 0.3 s"),
-        ] {
-            let mut child =
-                Child::start("sh", &mut shell(script), &cancel, limit).expect("a shell");
-            let output = child.process().and_then(|process| process.stdout.take());
-            let read = child.read_until(output.expect("a pipe"), |_| false);
-            let failure = read.expect_err("it does not stop");
-            assert!(failure.message.contains(what), "{}", failure.message);
-        }
-    }
-
-    #[test]
-    fn what_a_child_has_started_ends_with_it() {
-        let cancel = Cancel::new();
-        let start = |script: &str| {
-            let mut command = shell(script);
-            command.process_group(0);
-            let mut child = Child::start("sh", &mut command, &cancel, LONG).expect("a shell");
-            let output = child.process().and_then(|process| process.stdout.take());
-            let is_line = |read: &[u8]| read.ends_with(b"\n");
-            let read = child.read_until(output.expect("a pipe"), is_line);
-            let text = String::from_utf8_lossy(&read.expect("it speaks").0)
-                .trim()
-                .to_owned();
-            (child, format!("/proc/{text}/stat"))
-        };
-        let gone = |stat: &str| {
-            let deadline = clock::now() + LONG;
-            // It may be waited for a little later, by whoever does that.
-            while std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z ")) {
-                assert!(clock::now() < deadline, "{stat} is still there");
-            }
-        };
-        let (child, started) = start("sleep 1000 >&- 2>&- & echo $!");
-        child.wait().expect("it ends");
-        gone(&started);
-        let (child, started) = start("sleep 1000 >&- 2>&- & echo $!; wait");
-        drop(child);
-        gone(&started);
-    }
-
-    #[test]
-    fn a_cancel_ends_the_reading_and_drop_the_child() {
-        let cancel = Cancel::new();
-        let mut child = started("exec sleep 1000", &cancel);
-        let output = child.process().and_then(|process| process.stdout.take());
-        cancel.cancel();
-        let failure = child.read_until(output.expect("a pipe"), |_| true);
-        assert_eq!(failure.expect_err("cancelled").class, Class::Stopped);
-        drop(child);
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_named() {
-        let cancel = Cancel::new();
-        let program = "/nowhere/monitor";
-        let failure = Child::start(program, &mut Command::new(program), &cancel, LONG);
-        let failure = failure.expect_err("no such file");
-        assert!(failure.message.contains("/nowhere/monitor"));
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ mod qemu;
 mod recycled;
 pub(crate) mod remarks;
 pub(crate) mod sizes;
+mod state;
 mod stub_kernel;
 mod sys;
 mod way;
@@ -29,20 +30,15 @@ use prezero_memory::{Cancel, Class, Method};
 
 pub(crate) use self::cloud_hypervisor::CloudHypervisor;
 pub(crate) use self::place::{Place, fix as pool_fix};
-use self::prezero::{Clear, Run};
 pub(crate) use self::qemu::Qemu;
-use self::recycled::Segments;
 pub(crate) use self::sizes::{Pages, Size};
+use self::state::State;
 pub(crate) use self::way::{Row, Way, Ways};
 use super::clear::gbps;
 use super::counters::{Counters, Counts, Scope, Unavailable};
-use super::cpus::Kept;
 use super::rounds::interleave;
 use super::stats::Summary;
 use crate::failure::Failure;
-
-/// What the kernel's clearing loop covers with one string instruction, in bytes.
-const BASE_PAGE: u64 = 4 << 10;
 
 /// What clearing or populating of a machine's memory took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,11 +168,7 @@ impl Bench<'_> {
         runs: usize,
         progress: &dyn Fn(u64),
     ) -> Result<Outcome, Failure> {
-        let mut state = State {
-            bench: self,
-            segments: None,
-            uncached: None,
-        };
+        let mut state = State::new(self);
         // Most of the work is the kernel's.
         let counters = Counters::of_programs(Scope::All);
         let mut notes = Vec::new();
@@ -210,8 +202,7 @@ impl Bench<'_> {
             progress(done);
             Ok(sample)
         })?;
-        let uncached = state.uncached;
-        drop(state);
+        let uncached = state.end();
         let measured = rows.iter().zip(samples).zip(out);
         let measured = measured
             .filter(|(_, out)| !out)
@@ -235,117 +226,6 @@ impl Bench<'_> {
     }
 }
 
-/// What is between two passes.
-struct State<'a> {
-    bench: &'a Bench<'a>,
-    segments: Option<Segments>,
-    uncached: Option<Method>,
-}
-
-impl State<'_> {
-    fn pass(&mut self, row: &Row) -> Result<Sample, Failure> {
-        let cancel = self.bench.cancel;
-        if cancel.is_cancelled() {
-            return Err(child::stopped());
-        }
-        self.prepare(row)?;
-        // What is started here is on the memory's node, as prezero's workers are: only the ways differ.
-        let of_peer = row.way.peer().is_some() && self.bench.pages.node.is_some();
-        let _kept = of_peer.then(|| Kept::among(&self.bench.cpus));
-        let (bytes, pages) = (row.bytes, self.bench.pages);
-        let workers = row.workers.unwrap_or(1);
-        let clear = |method, chunk| Some(Clear { method, chunk });
-        let run = |clear| {
-            let pool = self
-                .bench
-                .place
-                .pool()
-                .ok()
-                .filter(|_| self.segments.is_some());
-            let run = Run {
-                bytes,
-                pages,
-                workers,
-                pool,
-                origin: row.way.origin(),
-                clear,
-            };
-            prezero::run(&run, cancel)
-        };
-        let sample = match row.way {
-            Way::Fresh | Way::RecycledClean => run(None),
-            Way::RecycledCached => run(clear(recycled::kernels_stores(), Some(BASE_PAGE))),
-            // With the fewest workers only the stores are others; with all it is as a run does it.
-            Way::RecycledUncached => {
-                let method = self.uncached.unwrap_or_else(Method::cached);
-                run(clear(method, row.is_least.then_some(BASE_PAGE)))
-            }
-            Way::QemuOneThread | Way::QemuThreads => {
-                // One thread is left to the kernel, on the memory's node.
-                let cpus = (row.way == Way::QemuThreads).then_some(&self.bench.cpus);
-                let qemu = self.bench.qemu.as_ref().ok_or_else(absent)?;
-                qemu.run(bytes, pages, workers, cpus, cancel)
-            }
-            Way::CloudHypervisor => {
-                let peer = self.bench.cloud_hypervisor.as_ref().ok_or_else(absent)?;
-                peer.run(bytes, pages, cancel)
-            }
-        };
-        if let Some(segments) = &mut self.segments {
-            segments.used();
-        }
-        sample
-    }
-
-    fn make(&self, row: &Row) -> Result<Segments, Failure> {
-        let Bench {
-            place,
-            pages,
-            cancel,
-            ..
-        } = self.bench;
-        let pool = place.pool().map_err(no_pool)?;
-        Segments::make(pool, row.bytes, *pages, cancel)
-    }
-
-    /// Makes memory what the row needs.
-    fn prepare(&mut self, row: &Row) -> Result<(), Failure> {
-        let cancel = self.bench.cancel;
-        let recycles = matches!(
-            row.way,
-            Way::RecycledCached | Way::RecycledUncached | Way::RecycledClean
-        );
-        if !recycles {
-            // The kernel is to clear bytes that are not zero: some CPUs clear what is zero faster.
-            let there = self.segments.take();
-            return match there.filter(|there| there.bytes() == row.bytes) {
-                Some(mut segments) => segments.dirty(cancel),
-                None => recycled::dirty_fresh(row.bytes, self.bench.pages, cancel),
-            };
-        }
-        // Fresh segments are clean, and faster made than those at hand are scrubbed: that has to wait for
-        // idle CPUs.
-        let clean = row.way == Way::RecycledClean;
-        let fits = |there: &&Segments| there.bytes() == row.bytes && (there.is_clean() || !clean);
-        if self.segments.as_ref().filter(fits).is_none() {
-            self.segments = None;
-        }
-        if self.segments.is_none() {
-            self.segments = Some(self.make(row)?);
-        }
-        let Some(segments) = &mut self.segments else {
-            return Ok(());
-        };
-        if clean {
-            return Ok(());
-        }
-        if row.way == Way::RecycledUncached && self.uncached.is_none() {
-            self.uncached = recycled::fastest_uncached(&segments.trials(cancel)?);
-        }
-        segments.dirty(cancel)
-    }
-}
-
 /// All bytes of machines that [`Bench::measure`] makes.
 pub(crate) fn work(rows: &[Row], runs: usize) -> u64 {
     let all: u64 = rows.iter().map(|row| row.bytes).sum();
@@ -357,15 +237,6 @@ fn no_pool(why: &str) -> Failure {
     Failure {
         class: Class::Host,
         message: why.to_owned(),
-        fix: None,
-    }
-}
-
-/// A row of a monitor that is not there; nobody makes one.
-fn absent() -> Failure {
-    Failure {
-        class: Class::Internal,
-        message: "The other monitor is not there".to_owned(),
         fix: None,
     }
 }

@@ -112,7 +112,7 @@ fn too_few_files_are_said_before_the_host_seems_to_have_nothing() {
         let (class, error, fix) = error_of(&report);
         assert_eq!(class, "shortage");
         assert!(error.contains(&format!("{files} files open")), "{error}");
-        assert_eq!(fix.as_deref(), Some("ulimit -n 1024"));
+        assert_eq!(fix, Some("ulimit -n 1024"));
     }
 }
 
