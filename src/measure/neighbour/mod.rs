@@ -24,6 +24,7 @@ use prezero_memory::{ByteSize, Class};
 pub(crate) use self::background::PIECE;
 pub(crate) use self::chase::{Chase, LINE};
 pub(crate) use self::figures::{Beside, Figures, ns_per_access};
+use self::pass::Taken;
 pub(crate) use self::pass::{BATCH, How, Sample, slowest};
 pub(crate) use self::place::{Place, Sharing, named, place};
 use super::clear::Memory;
@@ -89,12 +90,12 @@ pub(crate) fn rows(sets: usize, methods: &[Method]) -> Vec<Row> {
 const TRIES: usize = 8;
 
 /// A pass, and how often it had to be run again.
-fn tried<T>(mut take: impl FnMut() -> Result<T, Failure>) -> (Result<T, Failure>, usize) {
+fn tried(mut take: impl FnMut() -> Result<Taken, Failure>) -> Result<(Taken, usize), Failure> {
     let mut again = 0;
     loop {
-        match take() {
-            Err(failure) if failure.class == Class::Usage && again + 1 < TRIES => again += 1,
-            taken => return (taken, again),
+        match take()? {
+            Taken::TooLittle if again + 1 < TRIES => again += 1,
+            taken => return Ok((taken, again)),
         }
     }
 }
@@ -122,18 +123,22 @@ pub(crate) fn measure(
     let samples = interleave(rows.len(), runs, |n| {
         let Row { set, method } = rows[n];
         let chase = &mut sets[set];
-        let (taken, again) = tried(|| match method {
+        let taken = tried(|| match method {
             None => pass::alone(chase, how),
             Some(method) => {
                 let spans = memory.dirty_spans();
                 spans.and_then(|spans| pass::beside(chase, spans, method, how))
             }
         });
+        let (taken, again) = taken.map_err(|failure| match failure.class {
+            Class::Stopped => stopped(passes, all),
+            _ => failure,
+        })?;
         repeated[n] += again;
         let pass = match taken {
-            Ok(taken) => taken.ok_or_else(|| stopped(passes, all))?,
-            Err(failure) if failure.class == Class::Stopped => return Err(stopped(passes, all)),
-            Err(failure) => return Err(failure),
+            Taken::Pass(pass) => pass,
+            Taken::TooLittle => return Err(pass::too_little(memory.bytes())),
+            Taken::Cancelled => return Err(stopped(passes, all)),
         };
         passes += 1;
         loose = loose.max(pass.loose);

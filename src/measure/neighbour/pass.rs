@@ -68,6 +68,15 @@ pub(crate) struct How<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
+/// What a pass comes to.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Pass(Pass),
+    /// It was over before it could be timed.
+    TooLittle,
+    Cancelled,
+}
+
 /// A pass that came to something.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
@@ -77,8 +86,6 @@ pub(super) struct Pass {
     /// Why nothing was counted.
     pub(super) uncounted: Option<Unavailable>,
 }
-
-pub(super) type Taken = Result<Option<Pass>, Failure>;
 
 /// Runs it on a thread of the foreground's CPU, which is told whether it is there.
 fn on_reader<T: Send>(cpu: u32, work: impl FnOnce(bool) -> T + Send) -> Result<T, Failure> {
@@ -121,9 +128,9 @@ pub(super) fn empty(chase: &mut Chase, how: How<'_>) -> Result<Option<Duration>,
     Ok(batches.map(|(batches, time)| time / batches))
 }
 
-/// The foreground alone; `None` if it was cancelled.
-pub(super) fn alone(chase: &mut Chase, how: How<'_>) -> Taken {
-    on_reader(how.place.foreground, |pinned| {
+/// The foreground alone.
+pub(super) fn alone(chase: &mut Chase, how: How<'_>) -> Result<Taken, Failure> {
+    let pass = on_reader(how.place.foreground, |pinned| {
         let counters = Counters::open(&[0], Scope::User);
         chase.warm();
         let counting = counters.as_ref().ok().and_then(Counting::start);
@@ -139,7 +146,8 @@ pub(super) fn alone(chase: &mut Chase, how: How<'_>) -> Taken {
             loose: usize::from(!pinned),
             uncounted: counters.err(),
         })
-    })
+    })?;
+    Ok(pass.map_or(Taken::Cancelled, Taken::Pass))
 }
 
 /// Counters that count.
@@ -159,13 +167,13 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// The foreground next to the clearing of this memory, all of it dirty; `None` if it was cancelled.
+/// The foreground next to the clearing of this memory, all of it dirty.
 pub(super) fn beside(
     chase: &mut Chase,
     spans: Vec<Span<'_>>,
     method: Method,
     how: How<'_>,
-) -> Taken {
+) -> Result<Taken, Failure> {
     let threads = how.place.background.len();
     let rate = how.rate.map(|rate| rate / threads.max(1) as u64);
     let dirty = &Dirty::new(spans, threads);
@@ -213,11 +221,11 @@ pub(super) fn beside(
         }
         Ok(pass)
     })?;
-    match taken {
-        _ if how.cancel.is_cancelled() => Ok(None),
-        Some(pass) => Ok(Some(pass)),
-        None => Err(too_little(dirty.total())),
-    }
+    Ok(match taken {
+        _ if how.cancel.is_cancelled() => Taken::Cancelled,
+        Some(pass) => Taken::Pass(pass),
+        None => Taken::TooLittle,
+    })
 }
 
 /// Follows the cycle from when the first part is cleared to when only the last part is left. `None` if
@@ -270,7 +278,8 @@ fn while_cleared(
     })
 }
 
-fn too_little(bytes: u64) -> Failure {
+/// Memory that is cleared too soon, however often it is tried.
+pub(super) fn too_little(bytes: u64) -> Failure {
     let more = ByteSize(bytes.saturating_mul(4)).to_spec();
     Failure {
         class: Class::Usage,

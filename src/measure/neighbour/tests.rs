@@ -42,10 +42,12 @@ fn the_background_clears_all_the_while_and_its_ends_are_left_out() {
         // On a busy machine the reader may be kept off its CPU meanwhile.
         let mut tries = (0..20).filter_map(|_| {
             let spans = memory.dirty_spans().expect("not cancelled");
-            beside(&mut chase, spans, Method::cached(), how).ok()
+            match beside(&mut chase, spans, Method::cached(), how) {
+                Ok(Taken::Pass(pass)) => Some(pass.sample),
+                _ => None,
+            }
         });
         let sample = tries.next().expect("64 MiB are enough");
-        let sample = sample.expect("not cancelled").sample;
         // A sixteenth at either end.
         assert!(sample.cleared <= BYTES - BYTES / 16, "{sample:?}");
         assert!(sample.cleared > 0 && sample.accesses > 0, "{sample:?}");
@@ -78,7 +80,11 @@ fn memory_that_is_cleared_at_once_is_no_background() {
     };
     let spans = memory.dirty_spans().expect("not cancelled");
     // A single piece is never done in part.
-    let failure = beside(&mut chase, spans, Method::cached(), how).expect_err("too little");
+    let taken = beside(&mut chase, spans, Method::cached(), how).expect("threads");
+    assert!(matches!(taken, Taken::TooLittle), "{taken:?}");
+    let rows = rows(1, &[Method::cached()]);
+    let failure = measure(&mut memory, &mut [chase], &rows, 1, how, &|_| ());
+    let failure = failure.expect_err("too little");
     assert_eq!(failure.class, Class::Usage);
     assert_eq!(failure.fix.as_deref(), Some("--memory 8M"));
 }
@@ -106,25 +112,24 @@ fn what_the_instrument_adds_to_a_batch_is_measured_without_reads() {
 
 #[test]
 fn passes_that_come_to_nothing_are_run_again_and_counted() {
-    let nothing = |class| Failure {
-        class,
-        message: String::new(),
-        fix: None,
-    };
     let mut passes = 0;
-    let (taken, again) = tried(|| {
+    let third = tried(|| {
         passes += 1;
-        match passes {
-            3 => Ok(passes),
-            _ => Err(nothing(Class::Usage)),
-        }
+        Ok(match passes {
+            3 => Taken::Cancelled,
+            _ => Taken::TooLittle,
+        })
     });
-    assert_eq!((taken.ok(), again), (Some(3), 2));
-    // Memory that is always too little is the caller's affair, and so is any other failure at once.
-    let (taken, again) = tried(|| Err::<(), _>(nothing(Class::Usage)));
-    assert_eq!((taken.expect_err("never").class, again), (Class::Usage, 7));
-    let (taken, again) = tried(|| Err::<(), _>(nothing(Class::Shortage)));
-    assert_eq!((taken.is_err(), again), (true, 0));
+    assert!(matches!(third, Ok((Taken::Cancelled, 2))), "{third:?}");
+    // Memory that is always too little is the caller's affair, and so is any failure at once.
+    let never = tried(|| Ok(Taken::TooLittle));
+    assert!(matches!(never, Ok((Taken::TooLittle, 7))), "{never:?}");
+    let mut passes = 0;
+    let failed = tried(|| {
+        passes += 1;
+        Err(pass::too_little(1))
+    });
+    assert!(failed.is_err() && passes == 1);
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn a_cancelled_pass_has_no_sample() {
         cancel: &cancel,
     };
     cancel.cancel();
-    assert!(alone(&mut sets[0], how).is_ok_and(|taken| taken.is_none()));
+    assert!(alone(&mut sets[0], how).is_ok_and(|taken| matches!(taken, Taken::Cancelled)));
     let rows = rows(1, &[Method::cached()]);
     let failure = measure(&mut memory, &mut sets, &rows, 2, how, &|_| ()).expect_err("cancelled");
     assert_eq!(failure.class, Class::Stopped);
