@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vm_superio::serial::NoEvents;
+use vm_superio::serial::SerialEvents;
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -38,6 +38,21 @@ impl Trigger for Interrupt {
     }
 }
 
+/// Wakes the monitor when the guest has read all of its input, for it to hand over more.
+#[derive(Debug)]
+pub(super) struct Wake(pub(super) EventFd);
+
+impl SerialEvents for Wake {
+    fn buffer_read(&self) {}
+    fn out_byte(&self) {}
+    fn tx_lost_byte(&self) {}
+
+    fn in_buffer_empty(&self) {
+        // Where it cannot be woken it looks by itself, a little later.
+        let _ = self.0.write(1);
+    }
+}
+
 /// Registers of the serial port, and the bits of them that decide whether input is welcome.
 const LINE_STATUS: u8 = 5;
 const INTERRUPT_ENABLE: u8 = 1;
@@ -52,7 +67,7 @@ const POLLS: u32 = 100;
 /// The serial port. Its output goes into a buffer, which is emptied into the console when the lock is free again.
 #[derive(Debug)]
 struct Port {
-    serial: Serial<Interrupt, NoEvents, Vec<u8>>,
+    serial: Serial<Interrupt, Wake, Vec<u8>>,
     /// How often the line status was read since the last write.
     polls: u32,
 }
@@ -80,10 +95,10 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    pub(super) fn new(interrupt: Interrupt, console: Console) -> Devices {
+    pub(super) fn new(interrupt: Interrupt, wake: Wake, console: Console) -> Devices {
         Devices {
             serial: Mutex::new(Port {
-                serial: Serial::new(interrupt, Vec::new()),
+                serial: Serial::with_events(interrupt, wake, Vec::new()),
                 polls: 0,
             }),
             console,
@@ -177,15 +192,18 @@ mod tests {
     static NEVER: AtomicBool = AtomicBool::new(false);
 
     fn devices(until: Option<&str>) -> (Devices, EventFd) {
-        let interrupt = EventFd::new(libc::EFD_NONBLOCK).expect("an eventfd");
-        let seen = interrupt.try_clone().expect("its copy");
-        (
-            Devices::new(
-                Interrupt(interrupt),
-                Console::new(until.map(|text| Until::new(text).expect("it can be found"))),
-            ),
-            seen,
-        )
+        let (devices, [interrupt, _]) = devices_that_wake(until);
+        (devices, interrupt)
+    }
+
+    /// And what its interrupt and its wish for more input are seen by.
+    fn devices_that_wake(until: Option<&str>) -> (Devices, [EventFd; 2]) {
+        let events = [(); 2].map(|()| EventFd::new(libc::EFD_NONBLOCK).expect("an eventfd"));
+        let [interrupt, wake] = [0, 1].map(|n| events[n].try_clone().expect("its copy"));
+        let until = until.map(|text| Until::new(text).expect("it can be found"));
+        let console = Console::new(until);
+        let devices = Devices::new(Interrupt(interrupt), Wake(wake), console);
+        (devices, events)
     }
 
     #[test]
@@ -239,6 +257,18 @@ mod tests {
         let mut read = [0; 2];
         devices.read(0x3f8, &mut read);
         assert_eq!(&read, b"ab");
+    }
+
+    #[test]
+    fn a_guest_that_has_read_all_asks_for_more() {
+        let (devices, [_, wake]) = devices_that_wake(None);
+        devices.write(0x3f9, &[1], &NEVER);
+        assert_eq!(devices.input(b"ab"), 2);
+        let mut read = [0];
+        devices.read(0x3f8, &mut read);
+        assert!(wake.read().is_err(), "one is left");
+        devices.read(0x3f8, &mut read);
+        assert_eq!(wake.read().expect("woken"), 1);
     }
 
     #[test]

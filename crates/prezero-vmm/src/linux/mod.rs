@@ -80,7 +80,7 @@ pub use self::report::{LinuxEnd, LinuxReport};
 use self::acpi::Tables;
 use self::boot_params::Told;
 use self::console::Console;
-use self::devices::{Devices, Interrupt};
+use self::devices::{Devices, Interrupt, Wake};
 use self::layout::{
     CMDLINE, GDT, MAPPED_END, MEMORY_MAP, MODULE_LIST, PAGE_TABLES, RESET_FLAG, RESET_FLAG_WARM,
     SERIAL_IRQ, START_INFO, ZERO_PAGE,
@@ -304,15 +304,21 @@ impl Linux {
         vm.fd()
             .register_irqfd(&interrupt, SERIAL_IRQ)
             .map_err(|e| device(e.into()))?;
+        let wake = event()?;
+        let more = wake.try_clone().map_err(device)?;
         let cpus = self.topology.cpus();
         let affinity = (0..cpus as usize).map(|cpu| run.affinity.get(cpu).cloned());
         let machine = Arc::new(Machine {
             vm: vm.clone(),
             topology: self.topology,
-            devices: Devices::new(Interrupt(interrupt), Console::new(run.until.clone())),
+            devices: Devices::new(
+                Interrupt(interrupt),
+                Wake(more),
+                Console::new(run.until.clone()),
+            ),
             first: self.first.ok_or(GuestError::NotLoaded)?,
             affinity: affinity.map(Option::unwrap_or_default).collect(),
-            wake: event()?,
+            wake,
             gate: Gate::default(),
             placed: (0..cpus).map(|_| OnceLock::new()).collect(),
             started: OnceLock::new(),
