@@ -15,15 +15,18 @@ const SAME_REQUEST: Duration = Duration::from_millis(200);
 
 /// Has the signal set the flag, and end the process as by default if it is another request than the first.
 pub(super) fn register(signal: i32, flag: Arc<AtomicBool>, first: Arc<First>) -> io::Result<()> {
+    // The first reading looks for the vDSO, which may allocate.
+    let _ = clock::now();
     let action = move || {
         flag.store(true, Ordering::SeqCst);
         if first.is_long_ago(clock::now()) {
-            // Where that cannot be, the first request still holds.
+            // It returns for signals that do nothing by default, of which these are none.
             let _ = low_level::emulate_default_handler(signal);
         }
     };
-    // SAFETY: it does nothing that a handler may not (signal-safety(7)): it stores to atomics, calls
-    // clock_gettime(2), and what its crate has for handlers. It allocates nothing and leaves errno alone.
+    // SAFETY: it does nothing that a handler may not (signal-safety(7)): it stores to atomics, reads a clock that
+    // was read before, by clock_gettime(2) or in the vDSO, and calls what its crate has for handlers. It
+    // allocates nothing and leaves errno alone.
     unsafe { low_level::register(signal, action) }.map(drop)
 }
 

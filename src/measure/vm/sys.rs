@@ -67,6 +67,8 @@ pub(super) fn spawn(
     command: &mut Command,
     begun: Option<PipeWriter>,
 ) -> io::Result<(Child, Duration)> {
+    // The first reading looks for the vDSO, which may allocate.
+    let _ = clock::now();
     let parent = getpid();
     let (mut reader, writer) = io::pipe()?;
     let prepare = move || -> io::Result<()> {
