@@ -4,11 +4,15 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use prezero_memory::pool::Pool;
-use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxAttributes, StatxFlags, flock, statx};
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, OFlags, StatxAttributes, StatxFlags, flock, statx, unlinkat,
+};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -27,7 +31,7 @@ const POOL: &str = "pool";
 pub(super) struct OwnDir {
     path: PathBuf,
     /// An exclusive flock(2) on it: it ends with the process.
-    _lock: File,
+    lock: File,
 }
 
 impl OwnDir {
@@ -43,7 +47,7 @@ impl OwnDir {
                 made => made?,
             }
             match locked(&path) {
-                Ok(Some(lock)) => return Ok(Self { path, _lock: lock }),
+                Ok(Some(lock)) => return Ok(Self { path, lock }),
                 Ok(None) => {}
                 Err(error) => {
                     let _ = fs::remove_dir(&path);
@@ -67,7 +71,7 @@ impl OwnDir {
 impl Drop for OwnDir {
     fn drop(&mut self) {
         // What stays the next one removes, or says why it cannot.
-        let _ = remove(&self.path);
+        let _ = remove(&self.lock, &self.path);
     }
 }
 
@@ -87,41 +91,64 @@ pub(super) fn remove_dead<'a>(parents: impl IntoIterator<Item = &'a Path>) -> Ve
     let named = entries.filter(|entry| is_name(&entry.file_name().to_string_lossy()));
     let removed = named.filter_map(|entry| {
         let path = entry.path();
-        let _lock = locked(&path).ok().flatten()?;
-        let removed = remove(&path);
+        let dir = locked(&path).ok().flatten()?;
+        let removed = remove(&dir, &path);
         Some((path, removed))
     });
     removed.collect()
 }
 
-/// Removes a directory with what belongs there. Segments that somebody has leased stay, and so does what is below
-/// another directory or mounted there: it is not from here.
-fn remove(path: &Path) -> Result<(), String> {
-    let said = |path: &Path| {
-        let path = path.display().to_string();
-        move |error: io::Error| format!("{path}: {error}")
-    };
-    if let Ok(pool) = Pool::open(&path.join(POOL)) {
-        let destroyed = pool.destroy().map_err(|error| error.to_string())?;
+/// Removes an open directory with what belongs there: another may have its path by now. Segments that somebody has
+/// leased stay, and so does what is in a directory in it, or mounted there: it is not from here.
+fn remove(dir: &File, path: &Path) -> Result<(), String> {
+    if is_mount(dir, POOL) {
+        return Err(format!(
+            "something is mounted at {}",
+            path.join(POOL).display()
+        ));
+    }
+    let by_fd = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let by_name = |text: String| text.replace(&by_fd, &path.display().to_string());
+    if let Ok(pool) = Pool::open(&Path::new(&by_fd).join(POOL)) {
+        let destroyed = pool.destroy().map_err(|error| by_name(error.to_string()))?;
         if let Some((segment, holders)) = destroyed.drained.busy.first() {
             let by = match holders.first() {
                 Some(holder) => holder.to_string(),
                 None => "another process".to_owned(),
             };
-            return Err(format!("{} is in use by {by}", segment.display()));
+            let segment = by_name(segment.display().to_string());
+            return Err(format!("{segment} is in use by {by}"));
         }
     }
-    for entry in fs::read_dir(path).map_err(said(path))? {
-        let entry = entry.map_err(said(path))?;
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let path = entry.path();
-        let removed = match is_dir {
-            true => fs::remove_dir(&path),
-            false => fs::remove_file(&path),
+    let said = |errno: Errno| format!("{}: {errno}", path.display());
+    for entry in Dir::read_from(dir).map_err(said)? {
+        let entry = entry.map_err(said)?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let removed = match unlinkat(dir, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => unlinkat(dir, name, AtFlags::REMOVEDIR),
+            removed => removed,
         };
-        removed.map_err(said(&path))?;
+        let name = name.to_string_lossy();
+        removed.map_err(|errno| format!("{}: {errno}", path.join(&*name).display()))?;
     }
-    fs::remove_dir(path).map_err(said(path))
+    // A directory has no other handle to be removed by. It goes only if it is empty.
+    match is_at(dir, path) {
+        true => fs::remove_dir(path).map_err(|error| format!("{}: {error}", path.display())),
+        false => Err(format!("{} is another directory by now", path.display())),
+    }
+}
+
+/// Whether the open directory is the one with this path.
+fn is_at(dir: &File, path: &Path) -> bool {
+    let id = |data: fs::Metadata| (data.dev(), data.ino());
+    let there = fs::symlink_metadata(path).map(id);
+    dir.metadata()
+        .map(id)
+        .ok()
+        .is_some_and(|id| there.is_ok_and(|there| there == id))
 }
 
 fn is_name(name: &str) -> bool {
@@ -132,9 +159,11 @@ fn is_name(name: &str) -> bool {
     })
 }
 
-/// Whether something is mounted there (statx(2), from Linux 5.8 on; no before).
-fn is_mount(dir: &File) -> bool {
-    let facts = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+/// Whether something is mounted there, at the directory itself or at a name in it (statx(2), from Linux 5.8 on; no
+/// before).
+fn is_mount(dir: &File, name: &str) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    let facts = statx(dir, name, flags, StatxFlags::empty());
     facts.is_ok_and(|facts| facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
@@ -149,18 +178,16 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         dir => dir?,
     };
-    let id = |data: fs::Metadata| (data.dev(), data.ino());
     let data = dir.metadata()?;
-    if data.uid() != geteuid().as_raw() || is_mount(&dir) {
+    if data.uid() != geteuid().as_raw() || is_mount(&dir, "") {
         return Ok(None);
     }
     match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
-    let there = fs::symlink_metadata(path).ok().map(id);
-    Ok((there == Some(id(data))).then_some(dir))
+    Ok(is_at(&dir, path).then_some(dir))
 }
 
 #[cfg(test)]
@@ -231,5 +258,24 @@ mod tests {
         };
         assert!(*path == dead && why.contains("pages: "), "{why}");
         assert!(dead.join("pages/mine").exists());
+    }
+
+    #[test]
+    fn another_directory_that_has_taken_its_path_stays() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let path = parent.path().join("prezero-bench-0123456789abcdef");
+        let moved = parent.path().join("moved");
+        for dir in [&path, &moved] {
+            fs::create_dir(dir).expect("it is ours");
+        }
+        fs::write(path.join("kernel"), "").expect("it is ours");
+        let dir = locked(&path).expect("it is ours").expect("nobody has it");
+        fs::rename(&path, parent.path().join("old")).expect("it is ours");
+        fs::write(moved.join("mine"), "").expect("it is ours");
+        symlink(&moved, &path).expect("it is ours");
+        let why = remove(&dir, &path).expect_err("it is elsewhere");
+        assert!(why.contains("another directory"), "{why}");
+        assert!(moved.join("mine").exists());
+        assert!(names(&parent.path().join("old")).is_empty());
     }
 }
