@@ -1,6 +1,7 @@
 //! Errors as the command reports them: a class with its exit code, the cause chain, and a fix.
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
 
 use prezero_memory::pool::PoolError;
 use prezero_memory::{
@@ -20,6 +21,18 @@ pub(crate) fn exit_code(class: Class) -> u8 {
         _ => 1,
     }
 }
+
+/// Whose fault it is that a file which the user named cannot be opened.
+pub(crate) fn class_of_file(error: &io::Error) -> Class {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => Class::Usage,
+        _ => Class::Internal,
+    }
+}
+
+/// What raises the number of files that a process may have open, for the shell's children.
+pub(crate) const MORE_FILES: &str = "ulimit -n 1024";
 
 /// The word for it in JSON.
 pub(crate) fn class_name(class: Class) -> &'static str {

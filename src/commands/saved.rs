@@ -6,7 +6,7 @@ use std::path::Path;
 
 use prezero_memory::{ByteSize, Class};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, class_of_file};
 
 /// A document of hundreds of rows with hundreds of samples is a tenth of it.
 const LARGEST: u64 = 16 << 20;
@@ -16,13 +16,7 @@ pub(super) fn read(path: &Path, fix: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut text));
     read.map_err(|error| Failure {
-        class: match error.kind() {
-            ErrorKind::PermissionDenied => Class::Host,
-            ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
-                Class::Usage
-            }
-            _ => Class::Internal,
-        },
+        class: class_of_file(&error),
         message: format!("{} cannot be read: {error}", path.display()),
         fix: Some(match error.kind() {
             ErrorKind::NotFound => fix.to_owned(),

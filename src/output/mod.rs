@@ -76,7 +76,7 @@ pub(crate) fn finish(
 
 /// Writes all of it to stdout, which may have been opened by somebody who wants no write to wait (O_NONBLOCK): that is
 /// theirs and stays, and this waits by itself.
-fn print(mut all: &[u8]) -> io::Result<()> {
+pub(crate) fn print(mut all: &[u8]) -> io::Result<()> {
     io::stdout().flush()?;
     let stdout = rustix::stdio::stdout();
     while !all.is_empty() {
@@ -134,94 +134,94 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             fix: Some(help),
         };
         let facts = Some(ErrorFacts::from(&failure));
-        let mut stdout = io::stdout().lock();
+        let mut all = Vec::new();
         let _ = match (command, sub) {
             ("run", _) => print_json(
-                &mut stdout,
+                &mut all,
                 &Report {
                     error: facts,
                     ..Report::new()
                 },
             ),
             ("plan", _) => print_json(
-                &mut stdout,
+                &mut all,
                 &PlanReport {
                     error: facts,
                     ..PlanReport::new()
                 },
             ),
             ("bench", "clear") => print_json(
-                &mut stdout,
+                &mut all,
                 &ClearReport {
                     error: facts,
                     ..ClearReport::new()
                 },
             ),
             ("bench", "mmap") => print_json(
-                &mut stdout,
+                &mut all,
                 &MmapReport {
                     error: facts,
                     ..MmapReport::new()
                 },
             ),
             ("bench", "neighbour") => print_json(
-                &mut stdout,
+                &mut all,
                 &NeighbourReport {
                     error: facts,
                     ..NeighbourReport::new()
                 },
             ),
             ("bench", "compare") => print_json(
-                &mut stdout,
+                &mut all,
                 &CompareReport {
                     error: facts,
                     ..CompareReport::new()
                 },
             ),
             ("bench", "vm") => print_json(
-                &mut stdout,
+                &mut all,
                 &VmReport {
                     error: facts,
                     ..VmReport::new()
                 },
             ),
             ("doctor", _) => print_json(
-                &mut stdout,
+                &mut all,
                 &DoctorReport {
                     error: facts,
                     ..DoctorReport::new()
                 },
             ),
             ("pool", "create") => print_json(
-                &mut stdout,
+                &mut all,
                 &CreateReport {
                     error: facts,
                     ..CreateReport::new()
                 },
             ),
             ("pool", "status") => print_json(
-                &mut stdout,
+                &mut all,
                 &StatusReport {
                     error: facts,
                     ..StatusReport::new()
                 },
             ),
             ("pool", "drain") => print_json(
-                &mut stdout,
+                &mut all,
                 &DrainReport {
                     error: facts,
                     ..DrainReport::drain()
                 },
             ),
             ("pool", "destroy") => print_json(
-                &mut stdout,
+                &mut all,
                 &DrainReport {
                     error: facts,
                     ..DrainReport::destroy()
                 },
             ),
             ("pool", "scrub") => print_json(
-                &mut stdout,
+                &mut all,
                 &ScrubReport {
                     error: facts,
                     ..ScrubReport::new()
@@ -229,6 +229,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             ),
             _ => Ok(()),
         };
+        // The exit code says already that something is wrong.
+        let _ = print(&all);
     }
     ExitCode::from(exit_code(Class::Usage))
 }

@@ -1,14 +1,14 @@
 //! The files of `--csv` and `--chart`.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use prezero_memory::Class;
 use rustix::process::geteuid;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, class_of_file};
 use crate::output::chart::ChartError;
 
 /// Both of them, as far as they were asked for.
@@ -84,13 +84,7 @@ impl<'a> ResultFile<'a> {
             opened => opened.map(|file| (file, true)),
         };
         let (file, new) = opened.map_err(|error| Failure {
-            class: match error.kind() {
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
-                ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
-                    Class::Usage
-                }
-                _ => Class::Internal,
-            },
+            class: class_of_file(&error),
             message: format!("{} cannot be written: {error}", path.display()),
             fix: Some(elsewhere(option)),
         })?;
@@ -131,15 +125,23 @@ impl<'a> ResultFile<'a> {
 
     fn put(&mut self, result: &[u8]) -> io::Result<()> {
         if self.new {
-            return replace(self.path, 0o666, result);
+            return replace(self.path, None, result);
         }
-        let there = fs::symlink_metadata(self.path)?;
-        if there.is_file() && there.uid() == geteuid().as_raw() {
-            match replace(self.path, there.mode() & 0o7777, result) {
-                // Its directory may be closed to those who may write the file.
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
-                replaced => return replaced,
+        match fs::symlink_metadata(self.path) {
+            // It was removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return replace(self.path, None, result);
             }
+            Ok(there)
+                if there.is_file() && there.uid() == geteuid().as_raw() && there.nlink() == 1 =>
+            {
+                match replace(self.path, Some(&there), result) {
+                    // Its directory may be closed to those who may write the file, and a file may be mounted.
+                    Err(error) if is_in_place_only(error.kind()) => {}
+                    replaced => return replaced,
+                }
+            }
+            _ => {}
         }
         // Somebody else's, or what a link leads to, keeps its identity; a pipe or terminal has no length to set.
         if self.file.metadata()?.is_file() {
@@ -155,17 +157,28 @@ impl<'a> ResultFile<'a> {
 }
 
 /// Puts a file with this result where another one may be, at once: nobody sees part of it, and where it does not fit the
-/// other one stays. A new file has the mode that the process's umask(2) leaves of this one.
-fn replace(path: &Path, mode: u32, result: &[u8]) -> io::Result<()> {
+/// other one stays. It has the mode and the group of that one; without one it is as files of this process are.
+fn replace(path: &Path, old: Option<&Metadata>, result: &[u8]) -> io::Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let mut made = tempfile::Builder::new()
         .prefix(".prezero-")
-        .permissions(Permissions::from_mode(mode))
+        .permissions(Permissions::from_mode(0o666))
         .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+    if let Some(old) = old {
+        if made.as_file().metadata()?.gid() != old.gid() {
+            fchown(made.as_file(), None, Some(old.gid()))?;
+        }
+        made.as_file().set_permissions(old.permissions())?;
+    }
     made.write_all(result)?;
     made.persist(path).map_err(io::Error::from).map(drop)
+}
+
+/// Whether a file that cannot be replaced may still be written to.
+fn is_in_place_only(why: ErrorKind) -> bool {
+    matches!(why, ErrorKind::PermissionDenied | ErrorKind::ResourceBusy)
 }
 
 /// What to write in place of a file that cannot be.
@@ -209,7 +222,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (file, link) = (dir.path().join("a.csv"), dir.path().join("link.csv"));
         fs::write(&file, "before, and longer").expect("writable");
-        fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("it is ours");
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("it is ours");
         std::os::unix::fs::symlink(&file, &link).expect("it is ours");
         let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
         let write = |path: &Path, text: &str| {
@@ -229,7 +242,7 @@ mod tests {
             "before, and longer"
         );
         let mode = fs::metadata(&file).expect("it is there").mode();
-        assert_eq!(mode & 0o7777, 0o640);
+        assert_eq!(mode & 0o7777, 0o666);
         let before = inode(&file);
         write(&link, "two");
         assert_eq!(inode(&file), before);

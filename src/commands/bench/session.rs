@@ -9,7 +9,7 @@ use prezero_memory::{Cancel, Class};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, MORE_FILES};
 use crate::measure::machine::Watch;
 use crate::measure::warning::Warning;
 use crate::output;
@@ -44,7 +44,7 @@ fn enough_descriptors() -> Result<(), Failure> {
             message: format!(
                 "This process may have {most} files open at a time (RLIMIT_NOFILE), of which a measurement needs up to {FILES}"
             ),
-            fix: Some("ulimit -n 1024".to_owned()),
+            fix: Some(MORE_FILES.to_owned()),
         }),
         _ => Ok(()),
     }

@@ -14,7 +14,7 @@ use crate::report::estimate::{EstimateFacts, MeasuredRow};
 const SCHEMA: &str = "prezero/bench-vm/1";
 
 /// How a document is made. What the user named may be something else that is needed.
-const MAKE: &str = "sudo prezero bench vm --memory 1G,4G --json >vm.json, and --from vm.json";
+const MAKE: &str = "sudo prezero bench vm --memory 1G,4G --json >vm.json && prezero plan --memory 1550G --from vm.json";
 
 /// What was measured, and where: the part of the document that is read.
 #[derive(Debug, Deserialize)]

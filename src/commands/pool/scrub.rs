@@ -128,7 +128,10 @@ fn watch(
         warn(pass, None);
         let line = match json {
             true => output::pool::pass(&mut io::stderr().lock(), pass),
-            false => output::pool::pass(&mut io::stdout().lock(), pass),
+            false => {
+                let mut line = Vec::new();
+                output::pool::pass(&mut line, pass).and_then(|()| output::print(&line))
+            }
         };
         if let Err(error) = line {
             // Nobody reads it any more.

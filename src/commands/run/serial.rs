@@ -11,7 +11,7 @@ use prezero_memory::{Cancel, Class};
 
 use super::written::Written;
 use crate::cli::RunArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, class_of_file};
 
 /// The far end of the guest's serial port.
 pub(super) enum Serial {
@@ -131,10 +131,5 @@ fn refused(path: &Path, class: Class, why: &str) -> Failure {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {
-    let class = match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Host,
-        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => Class::Usage,
-        _ => Class::Internal,
-    };
-    refused(path, class, &error.to_string())
+    refused(path, class_of_file(error), &error.to_string())
 }
