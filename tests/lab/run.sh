@@ -59,8 +59,8 @@ clear_away() {
     done
 }
 
-# watch_guests SECONDS: says after that time whether a guest of the scenario is busy and nothing else is going on: a
-# virtual CPU that runs its guest all the time, for two seconds. It starts no process that would outlive it.
+# watch_guests SECONDS: says after that time whether a guest of the scenario is busy: virtual CPUs that run their guests
+# for half of two seconds at least, where one that boots is done long before.
 watch_guests() {
     exec 4<>/run/never
     read -r -t "$1" -u 4 _ || true
@@ -74,13 +74,13 @@ guest_ticks() {
     cat /proc/[0-9]*/task/*/stat 2>/dev/null | awk '/ \(prezero-vcpu/ { ticks += $43 } END { print ticks + 0 }'
 }
 
-# fault_of_guest EXIT: what QEMU has done to a guest of the scenario that no kernel survives, if it has: it delivered an
+# fault_of_guest EXIT DIR: what QEMU has done to a guest of the scenario that no kernel survives, if it has: it delivered an
 # interrupt a second time (see Extras in crates/prezero-vmm/src/linux/cpuid.rs). On the kernel's way from a program into
 # itself that is an error; while the kernel holds a lock that the interrupt wants, it waits for itself.
 fault_of_guest() {
     if grep -qs 'ENTRY_TRAMPOLINE stack guard page was hit' $lab_scratch/stdout $lab_scratch/stderr $lab_scratch/console; then
         echo "QEMU delivered an interrupt of its guest twice"
-    elif [ "$1" = 137 ] && [ -e $lab_scratch/busy ]; then
+    elif [ "$1" = 137 ] && [ -e "$2/guest" ] && [ -e $lab_scratch/busy ]; then
         echo "its guest stood still, with a busy CPU"
     fi
 }
@@ -100,13 +100,14 @@ run_scenario() {
     mkdir $lab_scratch "$lab_cgroup" "$lab_cgroup/shell"
     restore_pools >$lab_scratch/why
     cp /run/pools $lab_scratch/pools
-    watch_guests $((seconds - 5)) &
+    watch_guests $((seconds > 10 ? seconds - 5 : seconds / 2)) &
     watcher=$!
     # shellcheck disable=SC2016
     timeout -s KILL "$seconds" sh -c 'echo 0 >"$lab_cgroup/shell/cgroup.procs"
         exec sh -eu -o pipefail -c ". /lab/lib.sh; . \"\$1\"; settle" scenario "$1"' scenario "$1/script"
     code=$?
     kill $watcher 2>/dev/null
+    wait $watcher 2>/dev/null
     # Whatever the exit code is: a failure in a subshell counts too.
     why=$(head -n 1 $lab_scratch/why)
     if [ $code -ge 128 ] && [ -z "$why" ]; then
@@ -128,7 +129,7 @@ run_scenario() {
     read -r end _ </proc/uptime
     exec >&3
     fault=
-    [ -z "$why" ] || [ "$2" = $lab_tries ] || fault=$(fault_of_guest $code)
+    [ -z "$why" ] || [ "$2" = $lab_tries ] || fault=$(fault_of_guest $code "$1")
     if [ -n "$fault" ]; then
         echo "again $name $fault"
     elif [ -n "$why" ]; then

@@ -77,6 +77,9 @@ impl Image {
         for (n, scenario) in scenarios.iter().enumerate() {
             let dir = format!("lab/scenarios/{n:03}");
             image.add(&format!("{dir}/name"), scenario.name.as_bytes());
+            if scenario.boots_guests {
+                image.add(&format!("{dir}/guest"), b"");
+            }
             let seconds = scenario.seconds.to_string();
             image.add(&format!("{dir}/seconds"), seconds.as_bytes());
             image.add(&format!("{dir}/script"), scenario.script.as_bytes());
