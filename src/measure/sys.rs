@@ -20,7 +20,7 @@ pub(super) fn pin_this_thread(cpu: u32) -> io::Result<()> {
     set_affinity(&mask([cpu]))
 }
 
-/// A mask of these CPUs; one of none where they are beyond all that there can be.
+/// A mask of these CPUs, but for those beyond its end.
 pub(super) fn mask(cpus: impl IntoIterator<Item = u32>) -> Mask {
     let mut mask = [0; MASK_WORDS];
     for cpu in cpus {

@@ -13,7 +13,7 @@ use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use prezero_memory::{Cancel, Class};
+use prezero_memory::{ByteSize, Cancel, Class};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -23,7 +23,7 @@ use rustix::process::{
 use self::words::Words;
 use super::sys;
 use crate::clock;
-use crate::failure::Failure;
+use crate::failure::{Failure, MORE_FILES};
 
 /// How soon a signal, and a child that is late, is noticed while the child has nothing to say.
 const NOTICED: Timespec = Timespec {
@@ -107,7 +107,7 @@ impl<'a> Child<'a> {
                     Class::Internal
                 },
                 message: format!("Cannot run {name}: {error}"),
-                fix: full.then(|| "ulimit -n 1024".to_owned()),
+                fix: full.then(|| MORE_FILES.to_owned()),
             }
         };
         let (words, theirs) = Words::new().map_err(|error| failed(&error))?;
@@ -148,7 +148,7 @@ impl<'a> Child<'a> {
             if self.cancel.is_cancelled() {
                 return Err(stopped());
             }
-            self.check(self.started, "get so far")?;
+            self.check(self.started, "say what was waited for")?;
             match self.wait_for(from.as_fd(), NOTICED) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -164,7 +164,7 @@ impl<'a> Child<'a> {
             match from.read(&mut buffer) {
                 Ok(0) => return Ok((read, at)),
                 Ok(n) if (read.len() + n) as u64 > MOST => {
-                    return Err(self.failed("it does not stop writing"));
+                    return Err(self.failed(&format!("it wrote more than {}", ByteSize(MOST))));
                 }
                 Ok(n) => read.extend_from_slice(&buffer[..n]),
                 Err(error) if is_passing(error.kind()) => {}

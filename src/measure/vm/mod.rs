@@ -63,7 +63,7 @@ pub(crate) struct Sample {
     /// Another monitor's: bytes in hugepages that were in use when it said that it was ready, and not before it
     /// was started, as far as it is known.
     pub(crate) taken: Option<u64>,
-    /// How many of them were not kept on a CPU, as far as it is known.
+    /// How many workers were not kept on a CPU, as far as it is known.
     pub(crate) loose: usize,
     /// What prezero's own report warns of.
     pub(crate) warnings: Vec<String>,
@@ -186,7 +186,7 @@ impl Bench<'_> {
                     sample,
                     counters.as_ref().ok().and_then(|all| all.since(&before?)),
                 )),
-                // The signal of a terminal ends another monitor, too.
+                // What was waited for is not there then.
                 Err(_) if self.cancel.is_cancelled() => {
                     return Err(stopped(machines, rows.len() * (runs + 1)));
                 }

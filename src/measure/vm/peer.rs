@@ -46,6 +46,7 @@ fn asked(program: &OsStr, cancel: &Cancel, limit: Duration) -> Result<String, St
     };
     let silent = || "is not installed, or does not answer --version".to_owned();
     let (status, read) = ask().map_err(|failure: Failure| match failure.class {
+        _ if cancel.is_cancelled() => "was not waited for".to_owned(),
         Class::Stopped => format!("has not answered --version for {} s", limit.as_secs_f64()),
         Class::Shortage => format!("was not asked for its version: {}", failure.message),
         _ => silent(),

@@ -18,9 +18,10 @@ pub(crate) fn of_machines(rows: &[Measured], given: &[String]) -> Vec<Warning> {
         .into_iter()
         .collect();
     // A monitor that says that it is ready before its memory is there, or takes other pages, is seen in its word only.
-    let short = of_rows.clone().find_map(|(row, sample)| {
-        let (taken, bytes) = (sample.taken?, row.row.bytes);
-        let row = row.row.to_string();
+    // Others may give pages back meanwhile, so that one time is no proof.
+    let short = rows.iter().find_map(|row| {
+        let taken = row.samples.iter().filter_map(|sample| sample.taken).max()?;
+        let (bytes, row) = (row.row.bytes, row.row.to_string());
         (taken < bytes).then_some(Warning::NotTaken { row, taken, bytes })
     });
     found.extend(short);

@@ -137,6 +137,11 @@ fn all() -> Vec<Warning> {
         },
         Warning::ThreadsRaised { asked: 1, used: 2 },
         Warning::Loose { workers: 2 },
+        Warning::NotTaken {
+            row: text("qemu prealloc 1G"),
+            taken: 0,
+            bytes: 1 << 30,
+        },
         Warning::NoBaseline {
             name: text("rep-stosb:4K"),
         },
@@ -223,6 +228,7 @@ fn every_warning_says_what_to_do() {
         "measure",
         "let the process",
         "name a row",
+        "look at",
         "end ",
         "raise",
         "--runs",

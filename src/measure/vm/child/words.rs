@@ -34,7 +34,7 @@ impl Words {
         self.from.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes what is there, as much as a pipe holds: more may come as fast as it is read.
+    /// Takes what is there, as much as most pipes hold: more may come as fast as it is read.
     pub(super) fn read(&mut self) {
         // Characters have at most four bytes, and what goes with them is left out.
         const KEPT: usize = 8 * WORDS;
