@@ -118,7 +118,7 @@ fn findings(case: &Case<'_>) -> Vec<Finding> {
     let live = case.root == Path::new("/");
     let mut found = Vec::new();
     if live {
-        found.push(kvm::check(case));
+        found.push(kvm::check(case, &case.host.cpu));
         found.extend(kernel::features(case));
     } else {
         let message =

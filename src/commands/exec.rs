@@ -6,6 +6,7 @@ mod sys;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use prezero_host::Host;
@@ -129,14 +130,23 @@ fn command(args: &ExecArgs, lease: &Lease) -> Command {
 }
 
 fn not_started(program: &OsStr, error: &std::io::Error) -> (Failure, u8) {
-    let code = match error.kind() {
-        ErrorKind::NotFound => NOT_FOUND,
-        _ => CANNOT_RUN,
+    let name = program.display();
+    // A script whose interpreter is not there is not found either.
+    let (code, fix) = match error.kind() {
+        ErrorKind::NotFound if Path::new(program).exists() => (
+            NOT_FOUND,
+            format!("look at its first line: head -n 1 {name}"),
+        ),
+        ErrorKind::NotFound => (
+            NOT_FOUND,
+            format!("the path of a program: command -v {name}"),
+        ),
+        _ => (CANNOT_RUN, format!("ls -l {name}")),
     };
     let failure = Failure {
         class: Class::Usage,
-        message: format!("Cannot run {}: {error}", program.display()),
-        fix: None,
+        message: format!("Cannot run {name}: {error}"),
+        fix: Some(fix),
     };
     (failure, code)
 }

@@ -39,7 +39,9 @@ fn run(args: &PlanArgs, report: &mut PlanReport) -> Result<(), Failure> {
     let host = Host::read(root);
     report.set_host(&host);
     // Also for a size that this host does not have, which the planner refuses.
-    if let Some(path) = &args.from {
+    // That there is no memory is for the planner to say.
+    let from = args.from.as_ref().filter(|_| !request.zones.is_empty());
+    if let Some(path) = from {
         let measured = Measurements::read(path)?;
         report.warnings.extend(measured.of_another_machine(&host));
         let estimate = measured.predict(&request, &host)?;

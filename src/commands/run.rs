@@ -41,7 +41,10 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
     let mut report = Report::new();
     report.started_ns = Some(nanoseconds(clock::at(start)));
     let result = match stop::on_signals() {
-        Ok(cancel) => run(args, start, &cancel, &mut report, &|_| (), |_| ()),
+        Ok(cancel) => {
+            let result = run(args, start, &cancel, &mut report, &|_| (), |_| ());
+            result.map_err(|failure| advised(failure, &cancel))
+        }
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
     if let Err(failure) = &result
@@ -53,6 +56,21 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
         stop::end_within(LAST_WORDS, exit_code(failure.class));
     }
     finish(&mut report, result, args.json)
+}
+
+/// What to do about a run that was stopped, by a signal or because its time was over.
+fn advised(failure: Failure, cancel: &Cancel) -> Failure {
+    if failure.class != Class::Stopped || failure.fix.is_some() {
+        return failure;
+    }
+    let fix = match cancel.is_cancelled() {
+        true => "run it again: what it had taken has been given back",
+        false => "a larger --start-timeout, or less --memory",
+    };
+    Failure {
+        fix: Some(fix.to_owned()),
+        ..failure
+    }
 }
 
 fn finish(report: &mut Report, result: Result<(), Failure>, json: bool) -> ExitCode {

@@ -20,7 +20,14 @@ pub struct Cpu {
     pub phys_addr_bits: Option<u8>,
     /// Whether this host is itself a virtual machine, as the x86 flag of that name says.
     pub hypervisor: bool,
+    /// Whether KVM has VT-x or SVM to run guests with (the flags vmx and svm), false also where the architecture has no
+    /// such flags. A virtual machine may have a /dev/kvm without.
+    pub virtualization: bool,
 }
+
+/// The flags that are looked for.
+const HYPERVISOR: &str = "hypervisor";
+const VIRTUALIZATION: [&str; 2] = ["vmx", "svm"];
 
 const CPUINFO: &str = "proc/cpuinfo";
 
@@ -33,6 +40,8 @@ impl Cpu {
         let block = root.present(CPUINFO, block).unwrap_or_default();
         let block = used_lines(&block);
         root.keep(CPUINFO, &block);
+        let flags = field(&block, "flags").unwrap_or_default();
+        let has = |flag: &str| flags.split_whitespace().any(|found| found == flag);
         let text = |name| field(&block, name).unwrap_or_default().to_owned();
         Self {
             vendor: text("vendor_id"),
@@ -40,7 +49,8 @@ impl Cpu {
             microcode: text("microcode"),
             phys_addr_bits: field(&block, "address sizes")
                 .and_then(|sizes| root.understand(CPUINFO, sizes, physical_bits)),
-            hypervisor: field(&block, "flags").is_some(),
+            hypervisor: has(HYPERVISOR),
+            virtualization: VIRTUALIZATION.into_iter().any(has),
         }
     }
 }
@@ -51,8 +61,12 @@ fn used_lines(block: &str) -> String {
         &["vendor_id", "model name", "microcode", "address sizes"],
     );
     let flags = field(block, "flags").unwrap_or_default();
-    if flags.split_whitespace().any(|flag| flag == "hypervisor") {
-        kept.push_str("flags: hypervisor\n");
+    let flags = flags.split_whitespace();
+    let flags: Vec<&str> = flags
+        .filter(|flag| *flag == HYPERVISOR || VIRTUALIZATION.contains(flag))
+        .collect();
+    if !flags.is_empty() {
+        kept.push_str(&format!("flags: {}\n", flags.join(" ")));
     }
     kept
 }
@@ -120,6 +134,19 @@ mod tests {
         assert_eq!(cpu.phys_addr_bits, Some(48));
         assert!(!cpu.hypervisor);
         assert_eq!(problems, 0);
+    }
+
+    #[test]
+    fn vt_x_and_svm_are_flags() {
+        for (flags, wanted) in [
+            ("fpu vmx lm", true),
+            ("svm", true),
+            ("svm_lock svme", false),
+            ("hypervisor", false),
+        ] {
+            let cpu = cpuinfo(&format!("flags: {flags}\n")).0;
+            assert_eq!(cpu.virtualization, wanted, "{flags}");
+        }
     }
 
     #[test]

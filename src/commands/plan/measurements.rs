@@ -16,10 +16,14 @@ const SCHEMA: &str = "prezero/bench-vm/1";
 /// How a document is made. What the user named may be something else that is needed.
 const MAKE: &str = "sudo prezero bench vm --memory 1G,4G --json >vm.json && prezero plan --memory 1550G --from vm.json";
 
+#[derive(Debug, Deserialize)]
+struct Named {
+    schema: String,
+}
+
 /// What was measured, and where: the part of the document that is read.
 #[derive(Debug, Deserialize)]
 struct Document {
-    schema: String,
     host: Option<Machine>,
     rows: Vec<MeasuredRow>,
 }
@@ -45,14 +49,16 @@ impl Measurements {
             fix: Some(MAKE.to_owned()),
         };
         let text = saved::read(path, MAKE)?;
-        let document: Document = serde_json::from_slice(&text)
-            .map_err(|error| refused(printable(&error.to_string())))?;
-        if document.schema != SCHEMA {
+        let unlike = |error: serde_json::Error| refused(printable(&error.to_string()));
+        // Another document has other rows.
+        let named: Named = serde_json::from_slice(&text).map_err(unlike)?;
+        if named.schema != SCHEMA {
             return Err(refused(format!(
-                "its schema is {}",
-                printable(&document.schema)
+                "its schema is {}, not {SCHEMA}",
+                printable(&named.schema)
             )));
         }
+        let document = serde_json::from_slice(&text).map_err(unlike)?;
         Ok(Self {
             path: path.to_owned(),
             document,
