@@ -23,8 +23,8 @@ use prezero_memory::{Cancel, Class, Control, Growth, GuestRam, Method, Populated
 
 use self::guest::Guest;
 use self::machine::{Machine, VmRam};
-use super::pools;
 use super::request::request;
+use super::{cannot_boot_linux, pools};
 use crate::cli::RunArgs;
 use crate::clock;
 use crate::failure::{Failure, exit_code};
@@ -43,7 +43,7 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
     let result = match stop::on_signals() {
         Ok(cancel) => {
             let result = run(args, start, &cancel, &mut report, &|_| (), |_| ());
-            result.map_err(|failure| advised(failure, &cancel))
+            result.map_err(|failure| advised(failure, args, &cancel))
         }
         Err(error) => Err(Failure::new(Class::Internal, &error, None)),
     };
@@ -59,11 +59,14 @@ pub(crate) fn main(args: &RunArgs, start: Instant) -> ExitCode {
 }
 
 /// What to do about a run that was stopped, by a signal or because its time was over.
-fn advised(failure: Failure, cancel: &Cancel) -> Failure {
+fn advised(failure: Failure, args: &RunArgs, cancel: &Cancel) -> Failure {
     if failure.class != Class::Stopped || failure.fix.is_some() {
         return failure;
     }
     let fix = match cancel.is_cancelled() {
+        true if args.linux.kernel.is_some() && cannot_boot_linux(&Host::probe().cpu) => {
+            "a host with VT-x or SVM: this CPU shows neither, so that Linux may never write to its console"
+        }
         true => "run it again: what it had taken has been given back",
         false => "a larger --start-timeout, or less --memory",
     };

@@ -64,8 +64,12 @@ fn is_stopped_cleanly(args: &str, thread: &str, message: &str) {
             }
             let ran = ran.exits_with(6);
             let report = ran.json();
-            let (class, found, _) = error_of(&report);
+            let (class, found, fix) = error_of(&report);
             assert_eq!(class, "stopped");
+            assert!(
+                fix.is_some_and(|fix| fix.starts_with("run it again")),
+                "{fix:?}"
+            );
             found.contains(message).then_some(ran)
         });
         let ran = stopped.unwrap_or_else(|| panic!("{ATTEMPTS} attempts came too late"));

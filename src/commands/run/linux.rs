@@ -17,7 +17,6 @@ use super::serial::Serial;
 use super::sys;
 use super::terminal::Keyboard;
 use crate::cli::RunArgs;
-use crate::commands::cannot_boot_linux;
 use crate::failure::Failure;
 use crate::report::boot::{Boot, BootNode, BootVcpu};
 use crate::report::run::{Guest, nanoseconds};
@@ -130,19 +129,15 @@ impl LinuxGuest {
     }
 
     /// What is allowed, and may not be meant.
-    pub(super) fn warnings(&self, host: &Host) -> Vec<String> {
-        let emulated = cannot_boot_linux(&host.cpu).then(|| {
-            "This CPU shows neither VT-x nor SVM: KVM emulates the guest's kernel, three million instructions a second, if it can; Linux may never write to its console (SIGINT ends the run)".to_owned()
-        });
+    pub(super) fn warning(&self, host: &Host) -> Option<String> {
         let vcpus = self.linux.as_ref().map_or(0, Linux::cpus) as usize;
         let cpus = host.allowed_cpus.len();
         let asked = self.pinned.is_some();
-        let shared = (vcpus > cpus && !asked).then(|| {
+        (vcpus > cpus && !asked).then(|| {
             format!(
                 "{vcpus} vCPUs share the {cpus} CPUs that this process may use: the guest stands still where one of them waits for another"
             )
-        });
-        emulated.into_iter().chain(shared).collect()
+        })
     }
 
     /// What more memory would help is told with the option that was used.

@@ -136,10 +136,10 @@ impl Machine<'_> {
             }
         };
         guest.lay_out(planned, host, &vm)?;
-        if let Guest::Linux(linux) = guest {
-            for warning in linux.warnings(host) {
-                self.report.warn(warning);
-            }
+        if let Guest::Linux(linux) = guest
+            && let Some(warning) = linux.warning(host)
+        {
+            self.report.warn(warning);
         }
         self.lap("kvm", 0);
         self.vm = Some(vm.clone());
