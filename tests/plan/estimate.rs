@@ -61,6 +61,18 @@ fn a_plan_predicts_from_what_was_measured_and_says_where() {
 }
 
 #[test]
+fn what_a_document_calls_its_rows_is_not_obeyed_by_a_terminal() {
+    let mut loud = measurements();
+    for row in loud["rows"].as_array_mut().expect("a list") {
+        row["way"] = format!("\u{1b}[2J{}", "x".repeat(1000)).into();
+    }
+    let (_, text) = plan(&loud.to_string(), "size=1T,hugepage_size=2M", 0);
+    let line = text.lines().find(|line| line.contains("[2Jx"));
+    let line = line.expect("a row");
+    assert!(!line.contains('\u{1b}') && line.len() < 200, "{line}");
+}
+
+#[test]
 fn a_size_that_the_host_does_not_have_is_refused_and_predicted_all_the_same() {
     let document = measurements().to_string();
     let (report, text) = plan(&document, "size=64T,hugepage_size=2M,hugepages=on", 3);

@@ -58,7 +58,11 @@ impl Measurements {
                 printable(&named.schema)
             )));
         }
-        let document = serde_json::from_slice(&text).map_err(unlike)?;
+        let mut document: Document = serde_json::from_slice(&text).map_err(unlike)?;
+        for row in &mut document.rows {
+            row.way = shortened(&row.way);
+            row.peer = row.peer.as_deref().map(shortened);
+        }
         Ok(Self {
             path: path.to_owned(),
             document,
@@ -107,6 +111,12 @@ impl Measurements {
         let bytes = zones.fold(0_u64, |sum, zone| sum.saturating_add(zone.bytes));
         EstimateFacts::new(&self.document.rows, page, bytes)
     }
+}
+
+/// A document may hold anything.
+fn shortened(name: &str) -> String {
+    const LONGEST: usize = 40;
+    printable(name).chars().take(LONGEST).collect()
 }
 
 fn unlike(memory: String) -> Failure {

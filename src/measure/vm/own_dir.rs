@@ -16,6 +16,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::printable::printable;
+
 /// How its name begins; 16 digits follow that nobody can foresee.
 const PREFIX: &str = "prezero-bench-";
 const DIGITS: usize = 16;
@@ -25,6 +27,9 @@ const TRIES: usize = 16;
 
 /// What a pool in it is called.
 const POOL: &str = "pool";
+
+/// What else may be in it: where hugetlbfs is mounted, and what Cloud Hypervisor is started with.
+const OTHERS: [&str; 3] = ["pages", "kernel", "events"];
 
 /// Gone with what is its own on drop.
 #[derive(Debug)]
@@ -127,6 +132,16 @@ fn remove(dir: &File, path: &Path) -> Result<(), String> {
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
+        if !name
+            .to_str()
+            .is_ok_and(|name| name == POOL || OTHERS.contains(&name))
+        {
+            let name = printable(&name.to_string_lossy());
+            return Err(format!(
+                "{} is not from a bench vm",
+                path.join(name).display()
+            ));
+        }
         let removed = match unlinkat(dir, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) => unlinkat(dir, name, AtFlags::REMOVEDIR),
             removed => removed,
@@ -212,7 +227,7 @@ mod tests {
         assert_ne!(one.path(), two.path());
         let mode = fs::metadata(one.path()).expect("it is there").mode();
         assert_eq!(mode & 0o777, 0o700);
-        fs::write(one.path().join("file"), "").expect("it is ours");
+        fs::write(one.path().join("kernel"), "").expect("it is ours");
         assert!(remove_dead([dir.path()]).is_empty());
         assert!(two.path().exists());
         drop((one, two));
@@ -258,6 +273,12 @@ mod tests {
         };
         assert!(*path == dead && why.contains("pages: "), "{why}");
         assert!(dead.join("pages/mine").exists());
+        fs::remove_dir_all(dead.join("pages")).expect("it is ours");
+        fs::write(dead.join("thesis"), "").expect("it is ours");
+        let removed = remove_dead([dir.path()]);
+        let why = removed[0].1.as_ref().expect_err("it stays");
+        assert!(why.ends_with("thesis is not from a bench vm"), "{why}");
+        assert!(dead.join("thesis").exists());
     }
 
     #[test]
